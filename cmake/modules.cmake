@@ -1,0 +1,139 @@
+# One folder in src/ is one module is one library, and a module may use only modules before it in this list.
+#
+#     module(sim USES core cluster program LINKS some::package)
+#
+# Configuring fails with `layering: sim may not use plan` when USES names a module at or after itself, and when a file in
+# src/sim includes "plan/..." without USES plan. Sources are found by glob, so that none can be left out in silence:
+#   *_test.cpp   of all modules go into one executable, twinpod_tests
+#   *_bench.cpp  each into an executable of its own in bench/
+#   *_fuzz.cpp   each into a libFuzzer executable in fuzz/, with TWINPOD_FUZZ
+#   cli/main.cpp into the executable twinpod
+# A module whose folder does not exist or is empty is passed over.
+set(TWINPOD_MODULES core spec layout cluster model collective program comm store ps sim train plan validate report serve
+                    cli)
+
+# Packages that only the modules which LINK them may include: "what the include starts with=target".
+set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json")
+
+include(GoogleTest)
+
+# Configure again when a folder appears.
+file(GLOB unused CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/src/*)
+
+function(check_uses name uses)
+  list(FIND TWINPOD_MODULES ${name} own_place)
+  if(own_place EQUAL -1)
+    message(FATAL_ERROR "layering: ${name} is not in the list of modules (cmake/modules.cmake)")
+  endif()
+  foreach(used IN LISTS uses)
+    list(FIND TWINPOD_MODULES ${used} place)
+    if(place EQUAL -1 OR place GREATER_EQUAL own_place)
+      message(FATAL_ERROR "layering: ${name} may not use ${used}")
+    endif()
+  endforeach()
+endfunction()
+
+# REQUIRES: allowed holds the module itself and its USES; links its LINKS.
+function(check_includes file name allowed links)
+  file(STRINGS ${file} includes REGEX "^[ \t]*#[ \t]*include[ \t]*[<\"]")
+  foreach(line IN LISTS includes)
+    string(REGEX REPLACE "^[^<\"]*[<\"]([^>\"]*).*$" "\\1" path "${line}")
+    string(REGEX REPLACE "/.*$" "" folder "${path}")
+    if(folder IN_LIST TWINPOD_MODULES AND NOT folder IN_LIST allowed)
+      message(FATAL_ERROR "layering: ${name} may not use ${folder} (${file} includes ${path})")
+    endif()
+    check_guarded(${file} ${name} "${path}" "${links}")
+  endforeach()
+endfunction()
+
+function(check_guarded file name path links)
+  foreach(guard IN LISTS TWINPOD_GUARDED_HEADERS)
+    string(REPLACE "=" ";" guard "${guard}")
+    list(POP_FRONT guard prefix target)
+    string(FIND "${path}" "${prefix}" place)
+    if(place EQUAL 0 AND NOT target IN_LIST links)
+      message(FATAL_ERROR "layering: ${name} may not use ${path} (${file} includes it; the module does not link ${target})")
+    endif()
+  endforeach()
+endfunction()
+
+function(add_module_library name uses links)
+  if(ARGN)
+    add_library(${name} STATIC ${ARGN})
+    set(public PUBLIC)
+    set(private PRIVATE)
+  else()
+    add_library(${name} INTERFACE)
+    set(public INTERFACE)
+    set(private INTERFACE)
+  endif()
+  target_include_directories(${name} ${public} ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} ${public} fmt::fmt ${private} twinpod_flags ${links})
+  foreach(used IN LISTS uses)
+    if(TARGET ${used})
+      target_link_libraries(${name} ${public} ${used})
+    endif()
+  endforeach()
+endfunction()
+
+function(module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;LINKS")
+  check_uses(${name} "${arg_USES}")
+  set(folder ${CMAKE_SOURCE_DIR}/src/${name})
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*.hpp)
+  if(NOT files)
+    return()
+  endif()
+  # Editing an include is enough to be checked again.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  foreach(file IN LISTS files)
+    check_includes(${file} ${name} "${name};${arg_USES}" "${arg_LINKS}")
+  endforeach()
+
+  foreach(kind test bench fuzz)
+    set(${kind}s ${files})
+    list(FILTER ${kind}s INCLUDE REGEX "_${kind}\\.cpp$")
+    set_property(GLOBAL APPEND PROPERTY twinpod_${kind}s ${${kind}s})
+  endforeach()
+  set(sources ${files})
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$|/cli/main\\.cpp$")
+  add_module_library(${name} "${arg_USES}" "${arg_LINKS}" ${sources})
+  set_property(GLOBAL APPEND PROPERTY twinpod_modules ${name})
+endfunction()
+
+# src/plan/search_bench.cpp becomes bench/plan_search_bench; the target `bench` builds all of them.
+function(add_single_file_programs files folder)
+  add_custom_target(${folder})
+  foreach(file IN LISTS files)
+    file(RELATIVE_PATH target ${CMAKE_SOURCE_DIR}/src ${file})
+    string(REGEX REPLACE "\\.cpp$" "" target "${target}")
+    string(REPLACE "/" "_" target "${target}")
+    add_executable(${target} ${file})
+    target_link_libraries(${target} PRIVATE twinpod_flags ${modules} ${ARGN})
+    add_dependencies(${folder} ${target})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
+  endforeach()
+endfunction()
+
+function(finish_modules)
+  foreach(kind modules tests benchs fuzzs)
+    get_property(${kind} GLOBAL PROPERTY twinpod_${kind})
+  endforeach()
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
+    add_executable(twinpod ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
+    target_link_libraries(twinpod PRIVATE twinpod_flags cli)
+  endif()
+  if(tests)
+    enable_testing()
+    add_executable(twinpod_tests ${tests})
+    target_link_libraries(twinpod_tests PRIVATE twinpod_flags ${modules} nlohmann_json::nlohmann_json GTest::gtest_main)
+    # The tests' own code need not be fast, and builds in two thirds of the time.
+    target_compile_options(twinpod_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+    gtest_discover_tests(twinpod_tests DISCOVERY_MODE PRE_TEST)
+  endif()
+  add_single_file_programs("${benchs}" bench benchmark::benchmark_main)
+  if(TWINPOD_FUZZ)
+    add_single_file_programs("${fuzzs}" fuzz -fsanitize=fuzzer)
+  endif()
+endfunction()

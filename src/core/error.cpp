@@ -1,0 +1,23 @@
+#include "core/error.hpp"
+
+namespace twinpod {
+namespace {
+
+// "job.yaml:3:5: ", or as much of it as is known.
+std::string place(const Error& error) {
+  if (error.file.empty()) return "";
+  std::string text = error.file;
+  if (error.line > 0) text += ":" + std::to_string(error.line);
+  if (error.line > 0 && error.column > 0) text += ":" + std::to_string(error.column);
+  return text + ": ";
+}
+
+}  // namespace
+
+std::string to_string(const Error& error) {
+  std::string text = place(error) + error.message;
+  if (!error.hint.empty()) text += "\n  " + error.hint;
+  return text;
+}
+
+}  // namespace twinpod

@@ -1,0 +1,32 @@
+// The one validity check of a job: does the layout divide the devices, the model and the batch?
+//
+//     const Result<void> valid = layout::check(job);
+//     if (!valid) return fail(valid.error());
+//
+//     layout: dp 4 × tp 8 × pp 3 = 96 ranks, but the cluster has 128
+//       try pp 4 or dp 5 with 8 idle
+//
+// Every refusal is ErrorKind::infeasible and carries its numbers and the nearest that works. What this lets through, the
+// closed form, the generator and the simulator may take for granted. Memory is another matter: plan/fits.hpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/error.hpp"
+#include "spec/job.hpp"
+
+namespace twinpod::layout {
+
+Result<void> check(const spec::Job& job);
+
+// Micro-batches that each rank works on in a step. REQUIRES: a job that passed.
+double micro_batches(const spec::Job& job);
+
+// Divisors in rising order.
+std::vector<std::int64_t> divisors(std::int64_t number);
+
+// The divisor nearest to a wish, the smaller of two that are equally near. REQUIRES: number >= 1.
+std::int64_t nearest_divisor(std::int64_t number, std::int64_t wish);
+
+}  // namespace twinpod::layout

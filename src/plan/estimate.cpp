@@ -1,0 +1,214 @@
+#include "plan/estimate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "cluster/device_time.hpp"
+#include "cluster/network.hpp"
+#include "model/arithmetic.hpp"
+#include "plan/layer_time.hpp"
+#include "plan/memory.hpp"
+#include "program/schedule.hpp"
+
+namespace twinpod::plan {
+namespace {
+
+using cluster::Verb;
+
+constexpr std::array<std::string_view, kNumParts> kPartNames = {
+    "products", "attention", "elements", "head", "recompute", "launch", "tensor", "context",
+    "expert", "shard", "pipeline", "bubble", "data", "optimizer", "stragglers", "fixed"};
+
+// The four kinds of layer that a model can have, each computed once.
+struct LayerTimes {
+  std::array<PassTime, 4> times{};
+  const PassTime& of(bool experts, bool windowed) const { return times[(experts ? 2U : 0U) + (windowed ? 1U : 0U)]; }
+};
+
+LayerTimes layer_times(const spec::Job& job, const model::Shard& shard) {
+  LayerTimes layers;
+  const int experts = model::num_expert_layers(job.model);
+  const int windowed = model::num_windowed_layers(job.model);
+  for (int e = 0; e < 2; ++e) {
+    for (int w = 0; w < 2; ++w) {
+      const bool needed = (e != 0 ? experts > 0 : experts < job.model.layers) && (w != 0 ? windowed > 0 : windowed < job.model.layers);
+      if (!needed) continue;
+      const auto kind = e != 0 ? model::LayerKind::experts : model::LayerKind::dense;
+      layers.times[static_cast<std::size_t>(2 * e + w)] = layer_time(job, shard, kind, w != 0);
+    }
+  }
+  return layers;
+}
+
+// A stage: what its rank does for one micro-batch.
+struct StageTime {
+  PassTime pass;
+  double total() const { return pass.forward.total() + pass.backward.total(); }
+};
+
+void add(PassTime& sum, const PassTime& one, double times) {
+  Parts forward = one.forward;
+  Parts backward = one.backward;
+  sum.forward += (forward *= times);
+  sum.backward += (backward *= times);
+  sum.weight_s += one.weight_s * times;
+  sum.executed_flop += one.executed_flop * times;
+}
+
+std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& shard) {
+  const std::vector<int> layers = program::layers_of_stages(job.model.layers, job.layout);
+  const LayerTimes times = layer_times(job, shard);
+  std::vector<StageTime> stages(layers.size());
+  int layer = 0;
+  for (std::size_t s = 0; s < layers.size(); ++s) {
+    std::array<int, 4> counts{};
+    for (int i = 0; i < layers[s]; ++i, ++layer) {
+      ++counts[(model::is_expert_layer(job.model, layer) ? 2U : 0U) + (model::is_windowed_layer(job.model, layer) ? 1U : 0U)];
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (counts[k] > 0) add(stages[s].pass, times.times[k], counts[k]);
+    }
+  }
+  add(stages.front().pass, embedding_time(job, shard), 1);
+  add(stages.back().pass, head_time(job, shard), 1);
+  if (job.model.mtp_layers > 0) add(stages.back().pass, times.of(job.model.experts.count > 0, false), job.model.mtp_layers);
+  return stages;
+}
+
+// One micro-batch's transfer to the next stage and of its gradient back, not hidden.
+double transfer_s(const spec::Job& job, const model::Shard& shard) {
+  if (job.layout.pp <= 1) return 0;
+  const spec::Physics& p = job.stack.physics;
+  const double stride = static_cast<double>(job.cluster.devices) / job.layout.pp;
+  const cluster::Group pair = cluster::group_of(job.cluster, 2, stride);
+  // Each rank of a tensor-parallel group sends its part (scatter/gather of Narayanan 2021; sequence parallelism).
+  const double bytes = shard.tokens() * job.model.hidden * 2 / job.layout.tp;
+  const double one = cluster::collective_s(job.cluster, p, Verb::send, bytes, pair);
+  return 2 * one * job.layout.virtual_stages * (1 - p.p2p_hidden);
+}
+
+struct DataTime {
+  double reduce = 0;   // gradients
+  double gather = 0;   // updated parameters
+};
+
+DataTime data_time(const spec::Job& job, const RankParameters& rank) {
+  const spec::Physics& p = job.stack.physics;
+  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
+  const cluster::Group all = cluster::group_of(job.cluster, ranks, job.layout.tp);
+  const double gradient = job.stack.scatter_bytes;
+  DataTime time;
+  if (job.layout.zero == 3) {
+    // Shards that live in a smaller group are still summed over its copies.
+    const double copies = ranks / shard_ranks(job);
+    if (copies > 1) {
+      const cluster::Group over = cluster::group_of(job.cluster, copies, job.layout.tp * shard_ranks(job));
+      time.reduce = cluster::collective_s(job.cluster, p, Verb::all_reduce, rank.total() / shard_ranks(job) * gradient, over);
+    }
+    return time;
+  }
+  const auto reduce = [&](double parameters, const cluster::Group& group) {
+    if (job.layout.zero == 0) {
+      time.reduce += cluster::collective_s(job.cluster, p, Verb::all_reduce, parameters * gradient, group);
+      return;
+    }
+    time.reduce += cluster::collective_s(job.cluster, p, Verb::reduce_scatter, parameters * gradient, group);
+    time.gather += cluster::collective_s(job.cluster, p, Verb::all_gather, parameters * job.stack.gather_bytes, group);
+  };
+  reduce(rank.dense, all);
+  if (rank.experts > 0) {
+    reduce(rank.experts, cluster::group_of(job.cluster, expert_shard_ranks(job), static_cast<double>(job.layout.ep) * model::shard_of(job).etp));
+  }
+  return time;
+}
+
+double exposed_data_s(const spec::Job& job, const RankParameters& rank, double backward_s) {
+  const spec::Physics& p = job.stack.physics;
+  const DataTime time = data_time(job, rank);
+  const double traffic = time.reduce + time.gather;
+  if (traffic <= 0) return 0;
+  // Overlap needs something to hide behind: the backward pass of the last micro-batch, the forward pass of the first.
+  const double window = backward_s * 0.9 * (time.gather > 0 ? 1.4 : 1.0);
+  double exposed = traffic - std::min(p.dp_hidden * traffic, p.dp_hidden * window);
+  const cluster::Group all = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
+  if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks) exposed += p.broadcast_s * all.ranks;
+  return exposed;
+}
+
+double optimizer_s(const spec::Job& job, const RankParameters& rank) {
+  const cluster::DeviceTime device(job.cluster.device, job.stack.physics);
+  double owned = rank.total();
+  if (job.layout.zero >= 1) owned = rank.dense / shard_ranks(job) + rank.experts / expert_shard_ranks(job);
+  if (job.layout.offload_optimizer) {
+    // Gradients go to the host and parameters come back; the update itself is bound by the host's memory.
+    return owned * (4 + 2) / std::max(1.0, job.cluster.device.host_bytes_per_s) + owned * 28 / 100e9;
+  }
+  return device.memory_bound(owned * job.stack.physics.optimizer_bytes);
+}
+
+}  // namespace
+
+std::string_view part_name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
+
+double Parts::total() const {
+  double sum = 0;
+  for (const double s : seconds) sum += s;
+  return sum;
+}
+
+Parts& Parts::operator+=(const Parts& other) {
+  for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] += other.seconds[i];
+  return *this;
+}
+
+Parts& Parts::operator*=(double factor) {
+  for (double& s : seconds) s *= factor;
+  return *this;
+}
+
+StepTime step_time(const spec::Job& job) {
+  const spec::Physics& p = job.stack.physics;
+  const model::Shard shard = model::shard_of(job);
+  const std::vector<StageTime> stages = stage_times(job, shard);
+  const auto slowest = std::max_element(stages.begin(), stages.end(),
+                                        [](const StageTime& a, const StageTime& b) { return a.total() < b.total(); });
+  StepTime step;
+  step.micro_batches = std::max(1.0, job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch));
+
+  // The slowest stage computes all micro-batches; the others wait for it, and it waits for the pipeline to fill.
+  step.parts = slowest->pass.forward;
+  step.parts += slowest->pass.backward;
+  step.parts *= step.micro_batches;
+  step.parts[Part::pipeline] = step.micro_batches * transfer_s(job, shard);
+
+  program::MicroBatchTime mean;
+  double executed = 0;
+  for (const StageTime& stage : stages) {
+    mean.forward += stage.pass.forward.total();
+    mean.backward_weight += stage.pass.weight_s;
+    mean.backward_input += stage.pass.backward.total() - stage.pass.weight_s;
+    executed += stage.pass.executed_flop;
+  }
+  const double stage_share = 1.0 / static_cast<double>(stages.size());
+  mean.forward *= stage_share;
+  mean.backward_input *= stage_share;
+  mean.backward_weight *= stage_share;
+  step.parts[Part::bubble] = p.bubble_factor * program::bubble_s(job.layout, mean);
+  step.parts *= p.pace;
+
+  const double nodes = std::max(1.0, static_cast<double>(job.cluster.devices) / job.cluster.devices_per_node);
+  step.parts[Part::stragglers] = step.parts.total() * p.growth * std::log2(nodes);
+
+  const std::vector<int> layers = program::layers_of_stages(job.model.layers, job.layout);
+  const int expert_layers = model::num_expert_layers(job.model) / job.layout.pp;
+  const RankParameters rank = rank_parameters(job, 0, layers.front(), std::min(expert_layers, layers.front()));
+  step.parts[Part::data] = exposed_data_s(job, rank, stages.front().pass.backward.total() * p.pace);
+  step.parts[Part::optimizer] = optimizer_s(job, rank);
+  step.parts[Part::fixed] = p.step_fixed_s;
+  step.total_s = step.parts.total();
+  step.executed_flop = executed * step.micro_batches * job.cluster.devices / job.layout.pp;
+  return step;
+}
+
+}  // namespace twinpod::plan

@@ -1,0 +1,58 @@
+#include "program/schedule.hpp"
+
+#include <algorithm>
+
+namespace twinpod::program {
+
+using spec::Schedule;
+
+std::vector<int> layers_of_stages(int layers, const spec::Layout& layout) {
+  const int p = layout.pp;
+  const int extra = layout.uneven_ends && p > 1 ? 2 : 0;
+  std::vector<int> stages(static_cast<std::size_t>(p), (layers + extra) / p);
+  for (int i = 0; i < (layers + extra) % p; ++i) ++stages[static_cast<std::size_t>(i)];
+  if (extra > 0) {
+    --stages.front();
+    --stages.back();
+  }
+  return stages;
+}
+
+double micro_batches_in_flight(const spec::Layout& layout, double micro_batches, int stage) {
+  const double p = layout.pp;
+  const double m = micro_batches;
+  const double v = std::max(1, layout.virtual_stages);
+  const double one_f_one_b = std::min(m, p - stage);
+  switch (layout.schedule) {
+    case Schedule::gpipe: return m;
+    case Schedule::one_f_one_b: return v > 1 ? std::min(m, one_f_one_b + (p - 1) / v) : one_f_one_b;
+    case Schedule::interleaved: return std::min(m, one_f_one_b + (p - 1) / v);
+    case Schedule::zb_1p: return one_f_one_b;
+    case Schedule::zb_2p: return std::min(m, 2 * one_f_one_b);
+    case Schedule::zb_v: return std::min(m, p);
+    case Schedule::dualpipe: return std::min(m, p + 1);
+  }
+  return one_f_one_b;
+}
+
+double parameter_copies(Schedule schedule) { return schedule == Schedule::dualpipe ? 2 : 1; }
+
+double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
+  const double p = layout.pp;
+  const double v = std::max(1, layout.virtual_stages);
+  const double f = time.forward;
+  const double b = time.backward_input;
+  const double w = time.backward_weight;
+  switch (layout.schedule) {
+    case Schedule::gpipe:
+    case Schedule::one_f_one_b:
+    case Schedule::interleaved: return (p - 1) * (f + b + w) / v;
+    case Schedule::zb_1p: return (p - 1) * std::max(0.0, f + b - w);
+    case Schedule::zb_2p:
+    case Schedule::zb_v: return (p - 1) * std::max(0.0, f + b - 2 * w);
+    case Schedule::dualpipe: return std::max(0.0, p / 2 - 1) * std::max(0.0, f + b - w);
+  }
+  return 0;
+}
+
+}  // namespace twinpod::program

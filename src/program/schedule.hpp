@@ -1,0 +1,38 @@
+// Pipeline schedules: how many micro-batches a stage holds, and how long its bubble is.
+//
+// The generator of steps and the closed form both read these, so a schedule is described once.
+// Letters: p stages, v chunks of a stage, m micro-batches, F forward, B backward of inputs, W backward of weights
+// (seconds of one micro-batch in one stage).
+#pragma once
+
+#include <vector>
+
+#include "spec/job.hpp"
+
+namespace twinpod::program {
+
+// Layers of each stage (all its chunks together). Layers that do not divide go to the first stages, one each; with
+// `uneven_ends` embedding and head count as a layer of the first and the last stage.
+std::vector<int> layers_of_stages(int layers, const spec::Layout& layout);
+
+// Micro-batches (in units of the stage's whole share of layers) whose activations stage `stage` holds at its peak.
+//   GPipe: m. 1F1B: min(m, p - stage). Interleaved: 1F1B's times 1 + (p-1)/(p v) (Korthikanti 2022, section 5).
+//   ZB-1p: as 1F1B. ZB-2p: twice that. ZB-V: p on every stage. DualPipe: p + 1 (both directions).
+double micro_batches_in_flight(const spec::Layout& layout, double micro_batches, int stage);
+
+// Copies of a stage's parameters that its rank holds: DualPipe keeps two.
+double parameter_copies(spec::Schedule schedule);
+
+struct MicroBatchTime {
+  double forward = 0;
+  double backward_input = 0;
+  double backward_weight = 0;
+  double total() const { return forward + backward_input + backward_weight; }
+};
+
+// Time that a rank idles in a step with equal stages of the given mean time.
+//   GPipe, 1F1B: (p-1)(F+B+W). Interleaved: that / v (Narayanan 2021). ZB-1p (ZB-H1): (p-1)(F+B-W);
+//   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+B-W) with the overlapped pair as F+B (DeepSeek-V3).
+double bubble_s(const spec::Layout& layout, const MicroBatchTime& time);
+
+}  // namespace twinpod::program

@@ -1,0 +1,91 @@
+// Stacks: facts by the names of their fields, and numbers of Physics that a stack of the user's own brings along.
+#include "spec/bounds.hpp"
+#include "spec/entries.hpp"
+#include "spec/names.hpp"
+
+namespace twinpod::spec {
+namespace {
+
+// "runs/my-stack.yaml" is called my-stack.
+std::string stem_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
+  return file.substr(0, file.rfind('.'));
+}
+
+void read_stack_file(const Node& node, Context& context, const Catalog& catalog, const std::string& device_family,
+                     Stack& stack, int depth) {
+  std::string path;
+  Node root;
+  if (!open_path(node, context, depth, path, root)) return;
+  Context inner(path);
+  resolve_stack(root, inner, catalog, device_family, stack, depth + 1);
+  stack.name = stem_of(path);
+  if (inner.failed()) context.refuse(node, inner.error());
+}
+
+}  // namespace
+
+void read_stack_fields(const Node& node, Context& context, Stack& stack) {
+  Reader reader(node, context, "stack");
+  reader.take("base");
+  reader.text("name", stack.title);
+  reader.text("family", stack.family);
+  reader.count("year", stack.year, 1970, 2100);
+  reader.flag("fused_attention", stack.fused_attention);
+  reader.flag("compiled", stack.compiled);
+  reader.flag("selective_by_default", stack.selective_by_default);
+  reader.flag("dropout", stack.dropout);
+  reader.count("default_zero", stack.default_zero, 0, 3);
+  reader.flag("default_sequence_parallel", stack.default_sequence_parallel);
+  reader.flag("interleaves_by_default", stack.interleaves_by_default);
+  reader.flag("reshard_after_forward", stack.reshard_after_forward);
+  reader.quantity("scatter_bytes", stack.scatter_bytes, Quantity::bytes, 1, 8);
+  reader.texts("traits", stack.traits);
+  if (const Node* fixed = reader.mapping("fixed")) read_field_values(*fixed, context, "fixed", stack.fixed);
+  reader.quantity("gradient_bytes", stack.gradient_bytes, Quantity::bytes, 1, 8);
+  reader.quantity("gather_bytes", stack.gather_bytes, Quantity::bytes, 1, 8);
+  reader.flag("broadcasts_shards", stack.broadcasts_shards);
+  reader.flag("fp8_gather", stack.fp8_gather);
+  FieldValues own;
+  if (const Node* parameters = reader.mapping("parameters")) {
+    read_field_values(*parameters, context, "parameters", own);
+  }
+  set_fields(own, stack.physics);
+  read_source(reader, stack.source);
+  reader.finish();
+}
+
+namespace {
+
+// Traits and fixed fields that are written here move the numbers, and the numbers written here come after them.
+void read_changed_stack(const Node& node, Context& context, const Catalog& catalog, const std::string& device_family,
+                        Stack& stack) {
+  read_stack_fields(node, context, stack);
+  if (context.failed() || (node.find("traits") == nullptr && node.find("fixed") == nullptr)) return;
+  const Result<Parameters> numbers = catalog.parameters();
+  if (!numbers) return context.refuse(node, numbers.error());
+  stack.physics = resolve(*numbers, device_family, stack);
+  read_stack_fields(node, context, stack);
+}
+
+}  // namespace
+
+void resolve_stack(const Node& node, Context& context, const Catalog& catalog, const std::string& device_family,
+                   Stack& stack, int depth) {
+  if (node.kind == Node::Kind::mapping) {
+    const Node* base = node.find("base");
+    if (base == nullptr) return context.refuse(node, "stack has no `base`, which it needs", "write base: megatron-core");
+    resolve_stack(*base, context, catalog, device_family, stack, depth + 1);
+    return read_changed_stack(node, context, catalog, device_family, stack);
+  }
+  if (node.kind != Node::Kind::scalar) {
+    return context.refuse(node, "stack is " + description(node) + "; expected a name, a path, or a mapping with `base`");
+  }
+  if (is_path(node.scalar)) return read_stack_file(node, context, catalog, device_family, stack, depth);
+  Result<Stack> found = catalog.stack(node.scalar, device_family);
+  if (!found) return context.refuse(node, std::move(found.error()));
+  stack = std::move(*found);
+}
+
+}  // namespace twinpod::spec

@@ -1,0 +1,204 @@
+#include "spec/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/nearest.hpp"
+
+namespace twinpod::spec {
+namespace {
+
+constexpr std::size_t kLongestQuote = 60;    // bytes of the user's text that a message repeats
+constexpr std::size_t kMostNamesListed = 12;
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Control characters would disturb the terminal, and half a character at the cut would not be text.
+std::string printable(std::string_view text) {
+  std::string result;
+  for (const char c : text) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  if (result.size() <= kLongestQuote) return result;
+  std::size_t end = kLongestQuote;
+  while (end > 0 && (static_cast<unsigned char>(result[end]) & 0xc0U) == 0x80U) --end;
+  return result.substr(0, end) + "...";
+}
+
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_name(name, known);
+  return nearest.empty() ? "" : "did you mean `" + nearest + "`?";
+}
+
+// Hand-made nodes have no place; the first line is the best that can be said of them.
+int at_least_one(int place) { return std::max(1, place); }
+
+}  // namespace
+
+void Context::refuse(const Node& at, std::string message, std::string hint) {
+  refuse(at, Error{ErrorKind::input, std::move(message), std::move(hint), "", 0, 0});
+}
+
+void Context::refuse_key(const Node& at, std::string message, std::string hint) {
+  if (at.key_line == 0) return refuse(at, std::move(message), std::move(hint));
+  refuse(at, Error{ErrorKind::input, std::move(message), std::move(hint), file_of(at), at.key_line, at.key_column});
+}
+
+void Context::refuse(const Node& at, Error error) {
+  if (failed()) return;
+  if (error.file.empty()) {
+    error.file = file_of(at);
+    error.line = at_least_one(at.line);
+    error.column = at_least_one(at.column);
+  }
+  first_error = std::move(error);
+}
+
+std::string description(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::null:
+      return "nothing";
+    case Node::Kind::sequence:
+      return "a list";
+    case Node::Kind::mapping:
+      return "a mapping";
+    case Node::Kind::scalar:
+      return fmt::format("{}`{}`", node.quoted ? "the text " : "", printable(node.scalar));
+  }
+  return "";
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string>& known) {
+  const std::string nearest = did_you_mean(name, known);
+  if (!nearest.empty()) return nearest;
+  return known.empty() || known.size() > kMostNamesListed ? "" : "known: " + joined(known);
+}
+
+std::optional<int> whole_number(const Node& node) {
+  const std::string& text = node.scalar;
+  const bool is_number = node.kind == Node::Kind::scalar && !node.quoted;
+  if (!is_number || (text.size() > 1 && text.starts_with('0')) || text.starts_with("-0")) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Reader::Reader(const Node& node, Context& context, std::string what)
+    : node_(node), context_(context), what_(std::move(what)) {
+  if (node.kind == Node::Kind::mapping || node.kind == Node::Kind::null) return;
+  context_.refuse(node, fmt::format("{} is {}; expected a mapping", what_, description(node)));
+}
+
+const Node* Reader::take(std::string_view key) {
+  known_.emplace_back(key);
+  return context_.failed() ? nullptr : node_.find(key);
+}
+
+const Node* Reader::mapping(std::string_view key) {
+  const Node* node = take(key);
+  if (node == nullptr || node->kind == Node::Kind::mapping || node->kind == Node::Kind::null) return node;
+  context_.refuse(*node, fmt::format("{} is {}; expected a mapping", key, description(*node)));
+  return nullptr;
+}
+
+void Reader::require(std::string_view key) {
+  if (context_.failed() || has(key)) return;
+  context_.refuse(node_, fmt::format("{} has no `{}`, which it needs", what_, key));
+}
+
+const Node& Reader::place(std::string_view key) const {
+  const Node* node = node_.find(key);
+  return node == nullptr ? node_ : *node;
+}
+
+const Node* Reader::scalar(std::string_view key, std::string_view expected) {
+  const Node* node = take(key);
+  if (node == nullptr || node->kind == Node::Kind::scalar) return node;
+  context_.refuse(*node, fmt::format("{} is {}; expected {}", key, description(*node), expected));
+  return nullptr;
+}
+
+void Reader::text(std::string_view key, std::string& value) {
+  if (const Node* node = scalar(key, "text")) value = node->scalar;
+}
+
+void Reader::texts(std::string_view key, std::vector<std::string>& values) {
+  const Node* node = take(key);
+  if (node == nullptr) return;
+  if (node->kind != Node::Kind::sequence) {
+    context_.refuse(*node, fmt::format("{} is {}; expected a list of texts", key, description(*node)));
+    return;
+  }
+  values.clear();
+  for (const Node& item : node->items) {
+    if (item.kind != Node::Kind::scalar) {
+      context_.refuse(item, fmt::format("{} holds {}; expected texts only", key, description(item)));
+      return;
+    }
+    values.push_back(item.scalar);
+  }
+}
+
+void Reader::flag(std::string_view key, bool& value) {
+  const Node* node = scalar(key, "true or false");
+  if (node == nullptr) return;
+  if (!node->quoted && (node->scalar == "true" || node->scalar == "false")) {
+    value = node->scalar == "true";
+    return;
+  }
+  context_.refuse(*node, fmt::format("{} is {}; expected true or false", key, description(*node)));
+}
+
+void Reader::count(std::string_view key, int& value, int low, int high) {
+  const std::string expected = fmt::format("a whole number from {} to {}", low, high);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return;
+  const std::optional<int> number = whole_number(*node);
+  if (number && *number >= low && *number <= high) {
+    value = *number;
+    return;
+  }
+  context_.refuse(*node, fmt::format("{} is {}; expected {}", key, description(*node), expected));
+}
+
+void Reader::quantity(std::string_view key, double& value, Quantity quantity, double low, double high) {
+  const std::string expected = fmt::format("{} from {:g} to {:g}", base_unit(quantity), low, high);
+  const Node* node = scalar(key, expected);
+  if (node == nullptr) return;
+  const Result<double> number = parse_quantity(node->scalar, quantity);
+  if (!number) {
+    context_.refuse(*node, fmt::format("{}: {}", key, number.error().message), number.error().hint);
+  } else if (*number < low || *number > high) {
+    context_.refuse(*node, fmt::format("{} is {}; expected {}", key, description(*node), expected));
+  } else {
+    value = *number;
+  }
+}
+
+int Reader::choice_index(std::string_view key, const std::vector<std::string>& names) {
+  const Node* node = scalar(key, "one of " + joined(names));
+  if (node == nullptr) return -1;
+  const auto found = std::find(names.begin(), names.end(), node->scalar);
+  if (found != names.end()) return static_cast<int>(found - names.begin());
+  context_.refuse(*node, fmt::format("{} is {}; expected one of {}", key, description(*node), joined(names)),
+                  did_you_mean(node->scalar, names));
+  return -1;
+}
+
+void Reader::finish() {
+  if (context_.failed() || node_.kind != Node::Kind::mapping) return;
+  for (std::size_t i = 0; i < node_.keys.size(); ++i) {
+    const std::string& key = node_.keys[i];
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    context_.refuse_key(node_.items[i], fmt::format("{} has no key `{}`", what_, printable(key)),
+                        suggestion(key, known_));
+    return;
+  }
+}
+
+}  // namespace twinpod::spec
