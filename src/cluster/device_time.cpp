@@ -78,7 +78,7 @@ double DeviceTime::product(double m, double n, double k, double groups, spec::Pr
   compute *= 1 + scale * physics_.gemm_area / (m * n * groups);
   compute *= 1 + physics_.wave_weight * (wave_loss(m, n, groups) - 1);
   const double bytes = groups * (element_bytes(precision) * (m * k + k * n) + 2 * m * n);
-  return physics_.gemm_launch_s + std::max(compute, memory_bound(bytes));
+  return physics_.gemm_launch_s + compute + memory_bound(bytes);
 }
 
 }  // namespace twinpod::cluster

@@ -29,21 +29,24 @@ double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, 
   const double n = group.ranks;
   const double passes = verb == Verb::all_reduce ? 2 : 1;
   double volume = passes * bytes * (n - 1) / n;
-  double bus = bus_bytes_per_s(cluster, physics, group);
+  const double bus = bus_bytes_per_s(cluster, physics, group);
   if (verb == Verb::send) volume = bytes;
-  if (verb == Verb::all_to_all && group.per_domain < n) {
-    // Each rank sends (n - per_domain)/n of its bytes out of the domain through its own interface.
-    const double outside = bytes * (n - group.per_domain) / n;
-    const double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
-    const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
-    bus = volume / std::max(outside / out, up > 0 ? (volume - outside) / up : 0.0);
-  }
   if (!(bus > 0)) return 1e30;  // no path between them
-  const double inside = verb == Verb::all_to_all || verb == Verb::send ? 1 : group.per_domain - 1;
+  const double inside = verb == Verb::send ? 1 : group.per_domain - 1;
   const double between = group.per_domain < n ? std::ceil(std::log2(group.domains())) : 0;
   const double latency = physics.collective_latency_s + passes * inside * physics.collective_step_s +
                          passes * between * (physics.collective_step_s + cluster.scale_out_latency_s);
   return latency + volume / bus + physics.collective_root * std::sqrt(volume);
+}
+
+double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes, double outside_bytes) {
+  const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
+  const double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
+  const double inside = up > 0 ? inside_bytes / up : 0;
+  const double outside = outside_bytes > 0 ? (out > 0 ? outside_bytes / out : 1e30) : 0;
+  const double slower = std::max(inside, outside);
+  if (slower <= 0) return 0;
+  return physics.collective_latency_s + slower + physics.collective_root * std::sqrt(inside_bytes + outside_bytes);
 }
 
 }  // namespace twinpod::cluster

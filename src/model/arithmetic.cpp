@@ -15,6 +15,7 @@ double mlp_parameters(const spec::Model& model, double ffn) {
 }
 
 double norm_parameters(const spec::Model& model, double width) {
+  if (!model.norm_weight) return 0;
   return model.norm == spec::Norm::layer_norm && model.norm_bias ? 2 * width : width;
 }
 
@@ -38,6 +39,7 @@ double attention_vectors(const spec::Model& model) {
   if (a.bias || a.qkv_bias) total += w.query + w.key + w.value;
   if (a.bias) total += model.hidden;
   if (a.qk_norm) total += 2.0 * a.head_dim;
+  if (a.sinks) total += a.heads;
   return total;
 }
 
@@ -61,10 +63,11 @@ bool is_expert_layer(const spec::Model& model, int layer) {
   return (layer - e.first_dense_layers) % e.every == e.every - 1;
 }
 
-int num_expert_layers(const spec::Model& model) {
+int num_expert_layers(const spec::Model& model) { return expert_layers_before(model, model.layers); }
+
+int expert_layers_before(const spec::Model& model, int layer) {
   const spec::Experts& e = model.experts;
-  if (e.count == 0) return 0;
-  return std::max(0, model.layers - e.first_dense_layers) / e.every;
+  return e.count == 0 ? 0 : std::max(0, layer - e.first_dense_layers) / e.every;
 }
 
 bool is_windowed_layer(const spec::Model& model, int layer) {
@@ -105,12 +108,15 @@ ParameterCount parameters(const spec::Model& model) {
   count.mlp = mlp_parameters(model, model.ffn);
   if (e.count > 0) {
     count.routed_experts = e.count * mlp_parameters(model, e.ffn);
-    count.shared_experts = h * e.count + (e.shared > 0 || e.shared_ffn > 0 ? mlp_parameters(model, shared_ffn(e)) : 0.0);
+    count.router = h * e.count + (e.router_bias ? e.count : 0);
+    count.shared_experts = count.router + (shared_ffn(e) > 0 ? mlp_parameters(model, shared_ffn(e)) : 0.0);
+    if (e.shared_gate) count.shared_experts += h;
   }
   const int norms = (model.parallel_block ? 1 : 2) + model.post_norms;
   count.norms = norms * norm_parameters(model, h);
   count.final_norm = norm_parameters(model, h);
   count.head = model.tied_embeddings ? 0.0 : static_cast<double>(model.vocab) * h;
+  if (model.head_bias) count.head += model.vocab;
 
   const double expert_layers = num_expert_layers(model);
   const double dense_layers = model.layers - expert_layers;

@@ -13,6 +13,7 @@ namespace twinpod::model {
 // Two kinds of layer exist in one model: dense, and mixture of experts.
 bool is_expert_layer(const spec::Model& model, int layer);
 int num_expert_layers(const spec::Model& model);  // among layers 0 .. L-1
+int expert_layers_before(const spec::Model& model, int layer);  // among layers 0 .. layer-1
 
 // Inner width of all shared experts of a layer together.
 double shared_ffn(const spec::Experts& experts);
@@ -27,6 +28,7 @@ struct ParameterCount {
   double mlp = 0;            // of one dense layer
   double routed_experts = 0; // of one mixture layer: all routed experts
   double shared_experts = 0; // of one mixture layer: shared experts and router
+  double router = 0;         // of that: the router, which every tensor-parallel rank holds whole
   double norms = 0;          // of one layer
   double final_norm = 0;
   double head = 0;           // 0 when tied to the embedding

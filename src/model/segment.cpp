@@ -136,8 +136,6 @@ LayerWork layer_work(const spec::Model& model, const Shard& shard, LayerKind kin
   }
   work.elements = element_work(model, shard, ffn_elements);
   if (kind == LayerKind::experts) {
-    work.elements.forward_bytes += 2 * work.permute_bytes;   // sorted before the experts, unsorted after them
-    work.elements.backward_bytes += 2 * work.permute_bytes;
     work.elements.forward_kernels += 12;                     // router, top-k, sort, two permutations
     work.elements.backward_kernels += 10;
   }

@@ -16,6 +16,8 @@ namespace {
 
 using cluster::Verb;
 
+constexpr double kOverlaps = 0.1;  // a stack that hides more than this of its gradient traffic overlaps it by design
+
 constexpr std::array<std::string_view, kNumParts> kPartNames = {
     "products", "attention", "elements", "head", "recompute", "launch", "tensor", "context",
     "expert", "shard", "pipeline", "bubble", "data", "optimizer", "stragglers", "fixed"};
@@ -76,16 +78,14 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   return stages;
 }
 
-// One micro-batch's transfer to the next stage and of its gradient back, not hidden.
+// One micro-batch's transfer to the next stage and of its gradient back, of one chunk.
 double transfer_s(const spec::Job& job, const model::Shard& shard) {
   if (job.layout.pp <= 1) return 0;
-  const spec::Physics& p = job.stack.physics;
   const double stride = static_cast<double>(job.cluster.devices) / job.layout.pp;
   const cluster::Group pair = cluster::group_of(job.cluster, 2, stride);
   // Each rank of a tensor-parallel group sends its part (scatter/gather of Narayanan 2021; sequence parallelism).
   const double bytes = shard.tokens() * job.model.hidden * 2 / job.layout.tp;
-  const double one = cluster::collective_s(job.cluster, p, Verb::send, bytes, pair);
-  return 2 * one * job.layout.virtual_stages * (1 - p.p2p_hidden);
+  return 2 * cluster::collective_s(job.cluster, job.stack.physics, Verb::send, bytes, pair);
 }
 
 struct DataTime {
@@ -129,8 +129,10 @@ double exposed_data_s(const spec::Job& job, const RankParameters& rank, double b
   const double traffic = time.reduce + time.gather;
   if (traffic <= 0) return 0;
   // Overlap needs something to hide behind: the backward pass of the last micro-batch, the forward pass of the first.
-  const double window = backward_s * 0.9 * (time.gather > 0 ? 1.4 : 1.0);
-  double exposed = traffic - std::min(p.dp_hidden * traffic, p.dp_hidden * window);
+  const double window = 0.9 * (time.gather > 0 ? 1.5 : 1.0) * backward_s;
+  // Interleaved chunks finish one after another: only the last one's gradients have no backward pass to hide behind.
+  const double hidden = p.dp_hidden > kOverlaps ? 1 - (1 - p.dp_hidden) / job.layout.virtual_stages : p.dp_hidden;
+  double exposed = traffic - std::min(hidden * traffic, window);
   const cluster::Group all = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
   if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks) exposed += p.broadcast_s * all.ranks;
   return exposed;
@@ -180,7 +182,8 @@ StepTime step_time(const spec::Job& job) {
   step.parts = slowest->pass.forward;
   step.parts += slowest->pass.backward;
   step.parts *= step.micro_batches;
-  step.parts[Part::pipeline] = step.micro_batches * transfer_s(job, shard);
+  const double transfer = transfer_s(job, shard);
+  step.parts[Part::pipeline] = step.micro_batches * job.layout.virtual_stages * transfer * (1 - p.p2p_hidden);
 
   program::MicroBatchTime mean;
   double executed = 0;
@@ -194,7 +197,8 @@ StepTime step_time(const spec::Job& job) {
   mean.forward *= stage_share;
   mean.backward_input *= stage_share;
   mean.backward_weight *= stage_share;
-  step.parts[Part::bubble] = p.bubble_factor * program::bubble_s(job.layout, mean);
+  // While the pipeline fills and drains there is nothing to hide a transfer behind.
+  step.parts[Part::bubble] = p.bubble_factor * program::bubble_s(job.layout, mean) + (job.layout.pp - 1) * transfer;
   step.parts *= p.pace;
 
   const double nodes = std::max(1.0, static_cast<double>(job.cluster.devices) / job.cluster.devices_per_node);

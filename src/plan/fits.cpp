@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <utility>
+#include <tuple>
 
 #include "core/units.hpp"
 #include "layout/check.hpp"
@@ -196,12 +196,7 @@ std::optional<Fitting> leanest_on_as_many(const Job& job) {
 }
 
 std::pair<std::string_view, double> largest_part(const MemoryUse& use) {
-  const std::array<std::pair<std::string_view, double>, 6> parts = {{{"parameters", use.parameters},
-                                                                     {"gradients", use.gradients},
-                                                                     {"optimizer", use.optimizer},
-                                                                     {"activations", use.activations},
-                                                                     {"communication", use.communication},
-                                                                     {"runtime", use.runtime}}};
+  const MemoryParts parts = memory_parts(use);
   return *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
@@ -232,6 +227,17 @@ std::string advice(const Job& job) {
 }
 
 }  // namespace
+
+MemoryParts memory_parts(const MemoryUse& use) {
+  return {{{"parameters", use.parameters},
+           {"gradients", use.gradients},
+           {"optimizer", use.optimizer},
+           {"activations", use.activations},
+           {"communication", use.communication},
+           {"update", use.update},
+           {"cache", use.cache},
+           {"runtime", use.runtime}}};
+}
 
 std::optional<Shortage> shortage(const Job& job) {
   Shortage found;

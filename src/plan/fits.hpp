@@ -8,9 +8,11 @@
 // REQUIRES everywhere: a job that passed layout::check.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -18,6 +20,10 @@
 #include "spec/job.hpp"
 
 namespace twinpod::plan {
+
+// The parts of a rank's memory by name, in the order in which they are printed.
+using MemoryParts = std::array<std::pair<std::string_view, double>, 8>;
+MemoryParts memory_parts(const MemoryUse& use);
 
 // What there is too little of, with its numbers.
 struct Shortage {

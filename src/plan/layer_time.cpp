@@ -60,7 +60,7 @@ void add(ProductTime& sum, const ProductTime& other) {
 // A head width that is no multiple of 8 leaves the fast path of the matrix units, one step for each missing factor of two.
 double misalignment_factor(const Scene& scene, int head_dim) {
   const int missing = 3 - static_cast<int>(std::log2(std::gcd(head_dim, 8)));
-  return std::pow(scene.physics.misalignment, missing);
+  return 1 + scene.physics.misalignment * missing;
 }
 
 struct Attention {
@@ -75,9 +75,17 @@ Attention attention_time(const Scene& scene, const model::AttentionWork& work) {
     return {scene.device.at_share(flop, p.attention_forward * p.attention_software),
             scene.device.at_share(flop * kBackwardAttention, p.attention_backward * p.attention_software)};
   }
-  const double products = scene.device.at_share(work.full_flop(), p.unfused_efficiency) * misalignment_factor(scene, work.qk_dim);
+  // Scores go through memory: two batched products forward and four backward, each bound by its own shape or by the scores
+  // that it writes or reads, and softmax, mask and dropout as further passes over the scores.
+  const double groups = work.heads * work.batch;
+  const double slow = misalignment_factor(scene, work.qk_dim);
+  const auto batched = [&](double m, double n, double k) { return slow * scene.device.product(m, n, k, groups, spec::Precision::bf16); };
+  const double scores = batched(work.queries, work.keys, work.qk_dim);
+  const double values = batched(work.queries, work.v_dim, work.keys);
+  const double gradients = batched(work.keys, work.v_dim, work.queries) + batched(work.queries, work.keys, work.v_dim) +
+                           batched(work.queries, work.qk_dim, work.keys) + batched(work.keys, work.qk_dim, work.queries);
   const double bytes = work.score_elements() * p.unfused_bytes;
-  return {products + scene.device.memory_bound(bytes), 2 * products + scene.device.memory_bound(1.35 * bytes)};
+  return {scores + values + scene.device.memory_bound(bytes), gradients + scene.device.memory_bound(1.35 * bytes)};
 }
 
 // Tensor-parallel communication of a layer's forward pass: one all-reduce behind attention and one behind the MLP (or, with
@@ -108,14 +116,27 @@ double context_s(const Scene& scene) {
   return cluster::collective_s(job.cluster, scene.physics, Verb::all_gather, bytes, group);
 }
 
+// Copies of a token that leave its scale-up domain, on average. A plain all-to-all sends one for each expert out there; a
+// two-level one (DeepEP and alike) sends one for each domain that holds any of the token's k experts: n (1 - (1 - 1/n)^k)
+// of n domains are hit, and one of them is the token's own.
+double copies_sent_out(const Scene& scene, const cluster::Group& group) {
+  const double n = group.domains();
+  const double k = scene.job.model.experts.per_token;
+  if (n <= 1) return 0;
+  const double hit = scene.job.stack.two_level_dispatch ? n * (1 - std::pow(1 - 1 / n, k)) : k;
+  return hit * (1 - 1 / n);
+}
+
 // Dispatch and combine of one pass through the experts.
 double expert_s(const Scene& scene, const model::LayerWork& work) {
   const spec::Job& job = scene.job;
   if (job.layout.ep <= 1 || work.routed_tokens <= 0) return 0;
   const double stride = scene.shard.etp > 1 ? scene.shard.etp : 1;
   const cluster::Group group = cluster::group_of(job.cluster, job.layout.ep, stride);
-  const double bytes = work.routed_tokens * job.model.experts.per_token * job.model.hidden * kHalf;
-  return 2 * cluster::collective_s(job.cluster, scene.physics, Verb::all_to_all, bytes, group);
+  const double token_bytes = work.routed_tokens * job.model.hidden * kHalf;
+  const double inside = token_bytes * job.model.experts.per_token * (group.per_domain - 1) / group.per_domain;
+  const double outside = token_bytes * copies_sent_out(scene, group);
+  return 2 * cluster::exchange_s(job.cluster, scene.physics, inside, outside);
 }
 
 double layer_parameters(const Scene& scene, model::LayerKind kind) {
@@ -153,16 +174,17 @@ double square(double x) { return x * x; }
 // Ranks of a tensor-parallel group wait for the slowest host among them at every collective.
 double host_s(const Scene& scene, model::LayerKind kind) {
   const spec::Physics& p = scene.physics;
-  double host = p.launch_layer_s;
-  if (scene.job.layout.tp > 1) host += p.launch_tp_s * square(scene.job.layout.tp / 8.0);
-  if (kind == model::LayerKind::experts) host += p.launch_expert_s;
+  double host = scene.job.stack.launches * p.launch_s;
+  if (scene.job.layout.tp > 1 && host > 0) host += p.launch_tp_s * square(scene.job.layout.tp / 8.0);
+  if (kind == model::LayerKind::experts && !scene.job.stack.expert_sync) host += p.launch_expert_s;
   return host;
 }
 
 // Share of a stage's layers that full recomputation does again.
 double recomputed_share(const spec::Job& job) {
   const double layers = std::ceil(static_cast<double>(job.model.layers) / job.layout.pp);
-  return job.layout.recompute_layers > 0 ? std::min(1.0, job.layout.recompute_layers / layers) : 1.0;
+  const double share = job.layout.recompute_layers > 0 ? std::min(1.0, job.layout.recompute_layers / layers) : 1.0;
+  return share * job.stack.physics.recompute_share;
 }
 
 void wait_for_host(Parts& pass, double host) {
@@ -189,19 +211,20 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
 
   ProductTime products = product_time(scene, work.attention_gemms, rowwise, precision);
   add(products, product_time(scene, work.mlp_gemms, rowwise, precision));
-  if (work.expert_gemms.size > 0) add(products, product_time(scene, work.expert_gemms, rowwise / p.grouped_efficiency, precision));
+  if (work.expert_gemms.size > 0) add(products, product_time(scene, work.expert_gemms, rowwise * p.expert_pace / (scene.narrow ? p.grouped_efficiency_fp8 : p.grouped_efficiency), precision));
   const Attention attention = attention_time(scene, work.attention);
 
   const double cast = scene.narrow ? scene.device.memory_bound(p.cast_bytes * work.gemm_input_elements) : 0;
-  const double forward_elements = scene.device.memory_bound(work.elements.forward_bytes * p.element_factor) +
+  const double permute = scene.device.memory_bound(2 * work.permute_bytes * p.element_factor * p.expert_pace);
+  const double forward_elements = scene.device.memory_bound(work.elements.forward_bytes * p.element_factor) + permute +
                                   work.elements.forward_kernels * p.kernel_launch_s + cast;
-  const double backward_elements = scene.device.memory_bound(work.elements.backward_bytes * p.element_factor) +
+  const double backward_elements = scene.device.memory_bound(work.elements.backward_bytes * p.element_factor) + permute +
                                    work.elements.backward_kernels * p.kernel_launch_s + 2 * cast;
 
   const double async = job.layout.async_tp ? 0.8 : 1;
   const double tensor = tensor_s(scene, kind) * (1 - p.tp_hidden) * async;
   const double context = context_s(scene) * (1 - p.cp_hidden);
-  const double expert = expert_s(scene, work) * (1 - p.ep_hidden);
+  const double expert = expert_s(scene, work) * (1 - p.ep_hidden) * p.expert_pace;
 
   PassTime pass;
   pass.forward[Part::products] = products.forward;
@@ -226,8 +249,9 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
     pass.backward[Part::recompute] = recomputed * forward_busy;
     repeat = recomputed;
   } else if (job.layout.recompute == spec::Recompute::selective) {
-    pass.backward[Part::recompute] = job.stack.fused_attention ? 0.3 * forward_elements : attention.forward;
-    repeat = 0.2;
+    const double kept_scores = job.stack.fused_attention ? 0.3 * forward_elements : attention.forward;
+    pass.backward[Part::recompute] = kept_scores + job.stack.selective_products * (products.forward + tensor / 2);
+    repeat = 0.2 + job.stack.selective_products;
   }
   const double attention_flop = job.stack.fused_attention ? work.attention.causal_flop() : work.attention.full_flop();
   const double forward_flop = work.attention_gemms.flop() + work.mlp_gemms.flop() + work.expert_gemms.flop() + attention_flop;
@@ -240,6 +264,11 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   pass.forward[Part::shard] = shard_exposed_s(scene, pass.forward.total(), traffic.gather);
   pass.backward[Part::shard] = shard_exposed_s(scene, pass.backward.total(), again_gather + traffic.scatter);
 
+  // A host that must read how many tokens each expert got cannot run ahead of the device.
+  if (kind == model::LayerKind::experts && job.stack.expert_sync) {
+    pass.forward[Part::launch] += p.launch_expert_s;
+    pass.backward[Part::launch] += p.launch_expert_s;
+  }
   const double host = host_s(scene, kind);
   wait_for_host(pass.forward, host);
   wait_for_host(pass.backward, host * (kBackwardLaunch + repeat));

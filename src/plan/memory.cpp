@@ -1,8 +1,6 @@
 #include "plan/memory.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <vector>
 
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
@@ -11,64 +9,262 @@
 namespace twinpod::plan {
 namespace {
 
-constexpr double kRuntimeBytes = 1.5e9;        // context, library workspaces and communication channels of one process
-constexpr double kAllocatorReserve = 0.03;     // of what the step allocates and frees: holes of a caching allocator
+using model::LayerKind;
 
+constexpr double kHalf = 2;          // bytes of a 16-bit element
+constexpr int kTransferBuffers = 4;  // activation and gradient, coming and going
+constexpr int kGatheredLayers = 2;   // ZeRO-3 gathers the next layer while one is computed
+
+// Bytes of one parameter.
 struct ParameterBytes {
-  double parameter, gradient, optimizer;
+  double parameter = 0;
+  double gradient = 0;
+  double optimizer = 0;
+  double gathered = 0;  // of a parameter that ZeRO-3 has gathered
 };
 
-// Bytes of one parameter. Mixed precision keeps a 16-bit copy for the products, a gradient, and in fp32 the master
-// copy and Adam's two moments; fp32 training has no second copy; FP8 keeps an 8-bit copy (and its transpose) of weights.
+double moments(spec::Optimizer optimizer) {
+  switch (optimizer) {
+    case spec::Optimizer::adam:
+      return 2;
+    case spec::Optimizer::sgd_momentum:
+      return 1;
+    case spec::Optimizer::sgd:
+      return 0;
+    case spec::Optimizer::adafactor:
+      return 0.01;  // sums of rows and columns
+  }
+  return 2;
+}
+
+bool is_wide(spec::Precision p) { return p == spec::Precision::fp32 || p == spec::Precision::tf32; }
+bool is_narrow(spec::Precision p) { return p == spec::Precision::fp8 || p == spec::Precision::fp4; }
+
+// FP8 weights are kept for all micro-batches of a step, on devices before Blackwell with their transpose, because FP8
+// products there take operands in one order only. They replace the 16-bit copy when the optimizer writes them itself.
+double narrow_copies(const spec::Job& job) {
+  const bool any_order = job.cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp4)] > 0;
+  return (any_order ? 1 : 2) + (job.stack.fp8_gather ? 0 : kHalf);
+}
+
+// Mixed precision keeps a 16-bit copy for the products, a gradient, and in fp32 the master copy and Adam's two moments;
+// fp32 training has no second copy.
 ParameterBytes bytes_of_parameter(const spec::Job& job) {
-  const spec::Precision p = job.training.precision;
-  const bool wide = p == spec::Precision::fp32 || p == spec::Precision::tf32;
-  double moments = 2;
-  if (job.training.optimizer == spec::Optimizer::sgd_momentum) moments = 1;
-  if (job.training.optimizer == spec::Optimizer::sgd) moments = 0;
-  if (job.training.optimizer == spec::Optimizer::adafactor) moments = 0.01;
-  const double gradient = job.training.gradient_bytes > 0 ? job.training.gradient_bytes : job.stack.gradient_bytes;
-  if (wide) return {4, 4, 4 * moments};
-  if (job.training.pure_low_precision) return {2, 2, 2 * moments};
-  const bool narrow = p == spec::Precision::fp8 || p == spec::Precision::fp4;
-  return {narrow && !job.stack.fp8_gather ? 4.0 : 2.0, gradient, 4 + 4 * moments};
+  const spec::Training& training = job.training;
+  const double states = moments(training.optimizer);
+  if (is_wide(training.precision)) return {4, 4, 4 * states, 4};
+  if (training.pure_low_precision) return {kHalf, kHalf, kHalf * states, kHalf};
+  ParameterBytes bytes;
+  bytes.parameter = kHalf;
+  bytes.gradient = training.gradient_bytes > 0 ? training.gradient_bytes : job.stack.gradient_bytes;
+  bytes.optimizer = 4 + 4 * states;
+  bytes.gathered = is_narrow(training.precision) && job.stack.fp8_gather ? 1 : job.stack.gather_bytes;
+  if (job.layout.zero == 3 && job.stack.memory.fp32_parameters) {
+    bytes.parameter = 4;
+    bytes.optimizer = 4 * states;
+  } else if (job.layout.zero < 3 && is_narrow(training.precision)) {
+    bytes.parameter = narrow_copies(job);
+  }
+  return bytes;
 }
 
-int expert_layers_of_stage(const spec::Job& job, const std::vector<int>& stages, int stage) {
-  int first = 0;
-  for (int i = 0; i < stage; ++i) first += stages[static_cast<std::size_t>(i)];
-  int count = 0;
-  for (int i = first; i < first + stages[static_cast<std::size_t>(stage)]; ++i) {
-    count += model::is_expert_layer(job.model, i) ? 1 : 0;
+double experts_tensor_ranks(const spec::Job& job) { return job.layout.etp > 0 ? job.layout.etp : job.layout.tp; }
+
+// What all stages of a job have in common, computed once: a search asks for the peak of millions of layouts.
+struct Scene {
+  const spec::Job& job;
+  model::ParameterCount count;
+  model::Shard shard;
+  model::ActivationRules rules;
+  ParameterBytes bytes;
+  double micro_batches = 1;
+  double shards = 1;
+  double expert_shards = 1;
+  double dense_layer = 0;  // bytes that one layer stores for one micro-batch
+  double expert_layer = 0;
+  double dense_working = 0;
+  double expert_working = 0;
+  double kept_dense_layer = 0;  // the same of layers that partial recompute leaves alone
+  double kept_expert_layer = 0;
+};
+
+Scene scene_of(const spec::Job& job) {
+  Scene scene{job, model::parameters(job.model), model::shard_of(job), model::activation_rules(job),
+              bytes_of_parameter(job)};
+  const spec::Model& model = job.model;
+  const double sequences =
+      job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch);
+  scene.micro_batches = std::max(1.0, sequences);
+  scene.shards = shard_ranks(job);
+  scene.expert_shards = expert_shard_ranks(job);
+  const auto stored = [&](LayerKind kind) { return layer_activation_bytes(model, scene.shard, kind, scene.rules); };
+  const auto working = [&](LayerKind kind) { return layer_working_bytes(model, scene.shard, kind, scene.rules); };
+  scene.dense_layer = stored(LayerKind::dense);
+  scene.dense_working = working(LayerKind::dense);
+  if (model.experts.count > 0) {
+    scene.expert_layer = stored(LayerKind::experts);
+    scene.expert_working = working(LayerKind::experts);
   }
-  return count;
+  scene.kept_dense_layer = scene.dense_layer;
+  scene.kept_expert_layer = scene.expert_layer;
+  if (scene.rules.recompute == spec::Recompute::full && job.layout.recompute_layers > 0) {
+    model::ActivationRules none = scene.rules;
+    none.recompute = spec::Recompute::none;
+    scene.kept_dense_layer = layer_activation_bytes(model, scene.shard, LayerKind::dense, none);
+    if (model.experts.count > 0)
+      scene.kept_expert_layer = layer_activation_bytes(model, scene.shard, LayerKind::experts, none);
+  }
+  return scene;
 }
 
-double activation_memory(const spec::Job& job, int stage, int layers, int expert_layers) {
-  const spec::Layout& layout = job.layout;
-  const model::Shard shard = model::shard_of(job);
-  const model::ActivationRules rules = model::activation_rules(job);
-  const double micro_batches = std::max(1.0, job.training.global_batch / (spec::data_parallel(job) * layout.micro_batch));
-  const double in_flight = program::micro_batches_in_flight(layout, micro_batches, stage);
-  const auto each = [&](const model::ActivationRules& r) {
-    return (layers - expert_layers) * model::layer_activation_bytes(job.model, shard, model::LayerKind::dense, r) +
-           expert_layers * model::layer_activation_bytes(job.model, shard, model::LayerKind::experts, r);
-  };
-  double stored = each(rules);
-  if (rules.recompute == spec::Recompute::full && layout.recompute_layers > 0 && layout.recompute_layers < layers) {
-    model::ActivationRules kept = rules;
-    kept.recompute = spec::Recompute::none;
-    const double share = static_cast<double>(layout.recompute_layers) / layers;
-    stored = share * stored + (1 - share) * each(kept);
-  }
-  double total = stored * in_flight;
-  if (layout.offload_activations) total = stored;  // the others wait in host memory
-  const bool experts = expert_layers > 0;
-  const auto kind = experts ? model::LayerKind::experts : model::LayerKind::dense;
-  total += model::layer_working_bytes(job.model, shard, kind, rules);
-  if (stage == layout.pp - 1) total += model::head_activation_bytes(job.model, shard);
-  if (stage == 0) total += model::embedding_bytes(job.model, shard) / 3 * in_flight;
+bool has_alike_layers(const spec::Model& model) {
+  const spec::Experts& e = model.experts;
+  return e.count == 0 || (e.first_dense_layers == 0 && e.every == 1);
+}
+
+struct Stage {
+  int index = 0;
+  int layers = 0;
+  int expert_layers = 0;
+  bool last = false;
+  int dense_layers() const { return layers - expert_layers; }
+};
+
+Stage stage_of(const spec::Job& job, int index) {
+  const program::StageLayers own = program::layers_of_stage(job.model.layers, job.layout, index);
+  const int before = model::expert_layers_before(job.model, own.first);
+  return {index, own.count, model::expert_layers_before(job.model, own.first + own.count) - before,
+          index == job.layout.pp - 1};
+}
+
+// Of one micro-batch. Layers beyond `recompute_layers` keep everything.
+double stored_bytes(const Scene& scene, const Stage& stage) {
+  const int limit = scene.job.layout.recompute_layers;
+  const double again = limit > 0 && stage.layers > 0 ? std::min(1.0, static_cast<double>(limit) / stage.layers) : 1;
+  const double dense = again * scene.dense_layer + (1 - again) * scene.kept_dense_layer;
+  const double expert = again * scene.expert_layer + (1 - again) * scene.kept_expert_layer;
+  double total = stage.dense_layers() * dense + stage.expert_layers * expert;
+  if (stage.last) total += scene.job.model.mtp_layers * (scene.job.model.experts.count > 0 ? expert : dense);
+  if (stage.index == 0) total += model::embedding_activation_bytes(scene.job.model, scene.shard);
   return total;
+}
+
+StageActivations activations_of(const Scene& scene, const Stage& stage) {
+  const spec::Job& job = scene.job;
+  StageActivations use;
+  use.in_flight = program::micro_batches_in_flight(job.layout, scene.micro_batches, stage.index);
+  use.stored = stored_bytes(scene, stage) * use.in_flight;
+  // The others wait in host memory; one layer is at work, one on its way.
+  if (job.layout.offload_activations)
+    use.stored = std::min(use.stored, 2 * std::max(scene.dense_layer, scene.expert_layer));
+  use.working = stage.dense_layers() > 0 ? scene.dense_working : 0;
+  if (stage.expert_layers > 0) use.working = std::max(use.working, scene.expert_working);
+  if (stage.last) use.working = std::max(use.working, head_activation_bytes(job.model, scene.shard, scene.rules));
+  return use;
+}
+
+RankParameters parameters_of(const Scene& scene, const Stage& stage) {
+  const spec::Job& job = scene.job;
+  const model::ParameterCount& count = scene.count;
+  const double tp = job.layout.tp;
+  const double router = count.router;
+  const double expert_layer = (count.shared_experts - router) / tp + router;
+  const double routed = count.routed_experts / (job.layout.ep * experts_tensor_ranks(job));
+  RankParameters rank;
+  rank.dense = stage.layers * (count.attention / tp + count.norms) + stage.dense_layers() * count.mlp / tp +
+               stage.expert_layers * expert_layer;
+  rank.experts = stage.expert_layers * routed;
+  if (stage.index == 0) rank.dense += count.embedding / tp;
+  if (!stage.last) return rank;
+  const bool copied = job.model.tied_embeddings && job.layout.pp > 1;
+  rank.dense += (copied ? static_cast<double>(job.model.vocab) * job.model.hidden : count.head) / tp + count.final_norm;
+  if (job.model.mtp_layers > 0) {
+    const double routed_mtp = job.model.experts.count > 0 ? job.model.mtp_layers * count.routed_experts : 0;
+    rank.dense += (count.mtp - routed_mtp) / tp;
+    rank.experts += job.model.mtp_layers * routed;
+  }
+  return rank;
+}
+
+// A pipeline would gather and reduce for every micro-batch; it keeps parameters and gradients whole for the step
+// instead.
+bool keeps_whole_gradients(const spec::Job& job) { return job.layout.pp > 1; }
+
+bool keeps_whole_parameters(const Scene& scene) {
+  const spec::Job& job = scene.job;
+  return job.layout.zero == 3 && scene.shards > 1 && (job.layout.pp > 1 || !job.stack.reshard_after_forward);
+}
+
+// Parameters that ZeRO-3 gathers at one time: this layer and the next, and what stands outside the layers.
+double gathered_parameters(const Scene& scene, const Stage& stage, const RankParameters& rank) {
+  const double tp = scene.job.layout.tp;
+  const double outside = ((stage.index == 0 ? scene.count.embedding : 0) + (stage.last ? scene.count.head : 0)) / tp;
+  const double layer = (rank.total() - outside) / std::max(1, stage.layers);
+  return std::min(rank.total(), kGatheredLayers * layer + outside);
+}
+
+double communication_bytes(const Scene& scene, const Stage& stage, const RankParameters& rank) {
+  const spec::Job& job = scene.job;
+  const double ends = scene.shard.tokens() * job.model.hidden * scene.rules.element_bytes;
+  const double split = scene.shard.sequence_parallel ? job.layout.tp : 1;
+  double bytes = 0;
+  if (job.layout.zero == 3 && scene.shards > 1 && !keeps_whole_parameters(scene)) {
+    // Their gradients stand there in full until they are scattered.
+    bytes += gathered_parameters(scene, stage, rank) * (scene.bytes.gathered + kHalf);
+  }
+  if (spec::data_parallel(job) > 1)
+    bytes += std::min(job.stack.memory.bucket_bytes, rank.total() * scene.bytes.gradient);
+  if (job.layout.pp > 1) bytes += kTransferBuffers * ends / split;
+  if (split > 1) bytes += ends;  // the gathered input of a product
+  return bytes;
+}
+
+// Parameters of which this rank holds what is sharded from ZeRO stage `from` on.
+double held(const Scene& scene, const RankParameters& rank, int from) {
+  if (scene.job.layout.zero < from) return rank.total();
+  return rank.dense / scene.shards + rank.experts / scene.expert_shards;
+}
+
+// Whole 16-bit parameters hold the shard too, unless the shard is the fp32 master copy.
+double parameter_bytes(const Scene& scene, const RankParameters& rank) {
+  const double shard = scene.bytes.parameter * held(scene, rank, 3);
+  if (!keeps_whole_parameters(scene)) return shard;
+  return scene.bytes.gathered * rank.total() + (scene.bytes.parameter > scene.bytes.gathered ? shard : 0);
+}
+
+double gradient_bytes(const Scene& scene, const RankParameters& rank) {
+  return scene.bytes.gradient * (keeps_whole_gradients(scene.job) ? rank.total() : held(scene, rank, 2));
+}
+
+void add_update(const Scene& scene, double owned, MemoryUse& use) {
+  const spec::Job& job = scene.job;
+  const spec::MemoryHabits& habits = job.stack.memory;
+  const double transient = use.activations + use.communication;
+  const double update = job.layout.offload_optimizer ? 0 : habits.update_bytes * owned;
+  const double flattened = job.layout.zero < 3 && !job.layout.offload_optimizer ? habits.flatten_bytes * owned : 0;
+  use.update = std::max(0.0, update - transient);
+  const double wanted = std::min(update, transient) + flattened + habits.reserve * transient;
+  const double capacity = job.cluster.device.memory_bytes;
+  use.cache = capacity > 0 ? std::clamp(capacity - use.needed(), 0.0, wanted) : wanted;
+}
+
+MemoryUse memory_of(const Scene& scene, int index) {
+  const spec::Job& job = scene.job;
+  const Stage stage = stage_of(job, index);
+  const RankParameters rank = parameters_of(scene, stage);
+  const double copies = program::parameter_copies(job.layout.schedule);
+  const double owned = held(scene, rank, 1) * copies;
+  const bool gradients_on_host = job.layout.offload_optimizer && job.layout.zero >= 2;
+  MemoryUse use;
+  use.stage = index;
+  use.parameters = parameter_bytes(scene, rank) * copies;
+  use.gradients = gradients_on_host ? 0 : gradient_bytes(scene, rank) * copies;
+  use.optimizer = job.layout.offload_optimizer ? 0 : scene.bytes.optimizer * owned;
+  use.activations = activations_of(scene, stage).total();
+  use.communication = communication_bytes(scene, stage, rank) * copies;
+  use.runtime = job.stack.memory.runtime_bytes;
+  add_update(scene, owned, use);
+  return use;
 }
 
 }  // namespace
@@ -79,64 +275,33 @@ double shard_ranks(const spec::Job& job) {
 }
 
 double expert_shard_ranks(const spec::Job& job) {
-  const double etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
-  const double copies = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp / (job.layout.ep * etp);
-  return std::max(1.0, copies);
+  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp;
+  return std::max(1.0, ranks / (job.layout.ep * experts_tensor_ranks(job)));
 }
 
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers) {
-  const model::ParameterCount count = model::parameters(job.model);
-  const double tp = job.layout.tp;
-  const double etp = job.layout.etp > 0 ? job.layout.etp : tp;
-  RankParameters rank;
-  rank.dense = stage_layers * (count.attention / tp + count.norms) + (stage_layers - stage_expert_layers) * count.mlp / tp +
-               stage_expert_layers * (count.shared_experts - job.model.hidden * job.model.experts.count) / tp +
-               stage_expert_layers * static_cast<double>(job.model.hidden) * job.model.experts.count;
-  rank.experts = stage_expert_layers * count.routed_experts / (job.layout.ep * etp);
-  if (stage == 0) rank.dense += count.embedding / tp;
-  if (stage == job.layout.pp - 1) {
-    const bool copy = job.model.tied_embeddings && job.layout.pp > 1;
-    rank.dense += (copy ? static_cast<double>(job.model.vocab) * job.model.hidden : count.head) / tp + count.final_norm;
-  }
-  return rank;
+  const Scene scene{job, model::parameters(job.model), {}, {}, {}};
+  return parameters_of(scene, {stage, stage_layers, stage_expert_layers, stage == job.layout.pp - 1});
 }
 
-MemoryUse stage_memory(const spec::Job& job, int stage) {
-  const std::vector<int> stages = program::layers_of_stages(job.model.layers, job.layout);
-  const int layers = stages[static_cast<std::size_t>(stage)];
-  const int expert_layers = expert_layers_of_stage(job, stages, stage);
-  const RankParameters rank = rank_parameters(job, stage, layers, expert_layers);
-  const ParameterBytes bytes = bytes_of_parameter(job);
-  const double copies = program::parameter_copies(job.layout.schedule);
-  const int zero = job.layout.zero;
-  const auto sharded = [&](int from_stage) {
-    if (zero < from_stage) return rank.total() * copies;
-    return (rank.dense / shard_ranks(job) + rank.experts / expert_shard_ranks(job)) * copies;
-  };
-  MemoryUse use;
-  use.stage = stage;
-  use.parameters = bytes.parameter * sharded(3);
-  use.gradients = bytes.gradient * sharded(2);
-  use.optimizer = job.layout.offload_optimizer ? 0 : bytes.optimizer * sharded(1);
-  use.activations = activation_memory(job, stage, layers, expert_layers);
-  const double layer = rank.total() / std::max(1, layers);
-  if (zero == 3) use.communication += 2 * layer * bytes.parameter + layer * bytes.gradient;  // this layer and the next
-  else if (spec::data_parallel(job) > 1) use.communication += std::min(rank.total(), 1e8) * bytes.gradient;
-  const model::Shard shard = model::shard_of(job);
-  if (job.layout.pp > 1) use.communication += 4 * shard.tokens() * job.model.hidden * 2 / (shard.sequence_parallel ? shard.tp : 1);
-  if (shard.sequence_parallel && shard.tp > 1) use.communication += 2 * shard.tokens() * job.model.hidden;
-  use.runtime = kRuntimeBytes + kAllocatorReserve * (use.activations + use.communication);
-  return use;
+StageActivations stage_activations(const spec::Job& job, int stage) {
+  return activations_of(scene_of(job), stage_of(job, stage));
 }
+
+MemoryUse stage_memory(const spec::Job& job, int stage) { return memory_of(scene_of(job), stage); }
 
 MemoryUse peak_memory(const spec::Job& job) {
-  MemoryUse peak = stage_memory(job, 0);
-  // Activations fall and the head comes in towards the last stage; the ends and the second stage bound the others.
-  for (const int stage : {1, job.layout.pp / 2, job.layout.pp - 1}) {
-    if (stage <= 0 || stage >= job.layout.pp) continue;
-    const MemoryUse use = stage_memory(job, stage);
-    if (use.total() > peak.total()) peak = use;
-  }
+  const Scene scene = scene_of(job);
+  const int last = job.layout.pp - 1;
+  MemoryUse peak = memory_of(scene, 0);
+  const auto consider = [&](int stage) {
+    const MemoryUse use = memory_of(scene, stage);
+    if (use.needed() > peak.needed()) peak = use;
+  };
+  if (last > 0) consider(last);
+  // Between the ends, layers and micro-batches in flight only fall from stage to stage, unless their kinds differ.
+  const int middle = has_alike_layers(job.model) ? std::min(1, last - 1) : last - 1;
+  for (int stage = 1; stage <= middle; ++stage) consider(stage);
   return peak;
 }
 

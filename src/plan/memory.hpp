@@ -2,6 +2,11 @@
 //
 //     const MemoryUse use = peak_memory(job);      // of the fullest stage
 //     use.total() <= job.cluster.device.memory_bytes
+//
+// The parts are bytes of one device and add up to what its driver reports as used. A framework's own counters are
+// lower: allocated() is what tensors take at the peak (torch's max_memory_allocated), reserved() what the caching
+// allocator holds. The cache takes only memory that is free, so a job fits when total() does, and exactly then when
+// needed() does.
 #pragma once
 
 #include "spec/job.hpp"
@@ -14,21 +19,35 @@ struct MemoryUse {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;
-  double communication = 0;   // gather and reduce buffers, pipeline transfers
-  double runtime = 0;         // context, libraries, allocator's reserve
-  double total() const { return parameters + gradients + optimizer + activations + communication + runtime; }
+  double communication = 0;  // gathered parameters, gradient buckets, pipeline transfers
+  double update = 0;         // temporaries of the optimizer's update that do not fit where activations were
+  double cache = 0;          // freed by the step and kept by the allocator, while nobody else needs it
+  double runtime = 0;        // context, libraries, communication channels
+  double allocated() const { return parameters + gradients + optimizer + activations + communication + update; }
+  double reserved() const { return allocated() + cache; }
+  double needed() const { return allocated() + runtime; }
+  double total() const { return allocated() + cache + runtime; }
 };
-
-// Parameters whose products, gradients and updates one rank of a stage works on, before ZeRO shards them.
-struct RankParameters {
-  double dense = 0;     // reduced over the data-parallel ranks
-  double experts = 0;   // routed experts, reduced over the ranks that hold the same experts
-  double total() const { return dense + experts; }
-};
-RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers);
 
 MemoryUse stage_memory(const spec::Job& job, int stage);
 MemoryUse peak_memory(const spec::Job& job);
+
+// Activations of a stage: what waits for the backward pass, and what is there for a moment only.
+struct StageActivations {
+  double in_flight = 0;  // micro-batches that wait
+  double stored = 0;     // of all of them
+  double working = 0;    // of the layer or the head at work
+  double total() const { return stored + working; }
+};
+StageActivations stage_activations(const spec::Job& job, int stage);
+
+// Parameters whose products, gradients and updates one rank of a stage works on, before ZeRO shards them.
+struct RankParameters {
+  double dense = 0;    // reduced over the data-parallel ranks
+  double experts = 0;  // routed experts, reduced over the ranks that hold the same experts
+  double total() const { return dense + experts; }
+};
+RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers);
 
 // Ranks over which ZeRO shards a dense parameter, and a routed expert's.
 double shard_ranks(const spec::Job& job);

@@ -6,15 +6,20 @@ namespace twinpod::program {
 
 using spec::Schedule;
 
-std::vector<int> layers_of_stages(int layers, const spec::Layout& layout) {
+StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage) {
   const int p = layout.pp;
-  const int extra = layout.uneven_ends && p > 1 ? 2 : 0;
-  std::vector<int> stages(static_cast<std::size_t>(p), (layers + extra) / p);
-  for (int i = 0; i < (layers + extra) % p; ++i) ++stages[static_cast<std::size_t>(i)];
-  if (extra > 0) {
-    --stages.front();
-    --stages.back();
-  }
+  const bool uneven = layout.uneven_ends && p > 1;
+  const int slots = layers + (uneven ? 2 : 0);
+  StageLayers own;
+  own.first = stage * (slots / p) + std::min(stage, slots % p) - (uneven && stage > 0 ? 1 : 0);
+  own.count = slots / p + (stage < slots % p ? 1 : 0) - (uneven && (stage == 0 || stage == p - 1) ? 1 : 0);
+  return own;
+}
+
+std::vector<int> layers_of_stages(int layers, const spec::Layout& layout) {
+  std::vector<int> stages;
+  stages.reserve(static_cast<std::size_t>(layout.pp));
+  for (int stage = 0; stage < layout.pp; ++stage) stages.push_back(layers_of_stage(layers, layout, stage).count);
   return stages;
 }
 
@@ -25,11 +30,11 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
   const double one_f_one_b = std::min(m, p - stage);
   switch (layout.schedule) {
     case Schedule::gpipe: return m;
-    case Schedule::one_f_one_b: return v > 1 ? std::min(m, one_f_one_b + (p - 1) / v) : one_f_one_b;
-    case Schedule::interleaved: return std::min(m, one_f_one_b + (p - 1) / v);
-    case Schedule::zb_1p: return one_f_one_b;
-    case Schedule::zb_2p: return std::min(m, 2 * one_f_one_b);
+    case Schedule::one_f_one_b:
+    case Schedule::interleaved: return v > 1 ? std::min(m, p + (p - 1 - 2 * stage) / v) : one_f_one_b;
+    case Schedule::zb_1p:
     case Schedule::zb_v: return std::min(m, p);
+    case Schedule::zb_2p: return std::min(m, 2 * p);
     case Schedule::dualpipe: return std::min(m, p + 1);
   }
   return one_f_one_b;

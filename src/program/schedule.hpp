@@ -15,9 +15,17 @@ namespace twinpod::program {
 // `uneven_ends` embedding and head count as a layer of the first and the last stage.
 std::vector<int> layers_of_stages(int layers, const spec::Layout& layout);
 
+// The same of one stage, without a list: its first layer and how many it holds.
+struct StageLayers {
+  int first = 0;
+  int count = 0;
+};
+StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage);
+
 // Micro-batches (in units of the stage's whole share of layers) whose activations stage `stage` holds at its peak.
-//   GPipe: m. 1F1B: min(m, p - stage). Interleaved: 1F1B's times 1 + (p-1)/(p v) (Korthikanti 2022, section 5).
-//   ZB-1p: as 1F1B. ZB-2p: twice that. ZB-V: p on every stage. DualPipe: p + 1 (both directions).
+//   GPipe: m. 1F1B: min(m, p - stage). Interleaved: p + (p - 1 - 2 stage)/v, which is 1F1B's times 1 + (p-1)/(p v) on the
+//   first stage (Korthikanti 2022, section 5). ZB-1p, ZB-V: p on every stage; ZB-2p: 2 p (the memory that their schedulers
+//   are given; Qi 2023, table 4). DualPipe: p + 1 (both directions).
 double micro_batches_in_flight(const spec::Layout& layout, double micro_batches, int stage);
 
 // Copies of a stage's parameters that its rank holds: DualPipe keeps two.

@@ -34,9 +34,11 @@ std::string lower(std::string_view text) {
 // Anything else could leave the shelf's folder.
 bool may_be_a_name(std::string_view text) {
   const auto is_allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
   };
-  return !text.empty() && text.size() <= 128 && text.front() != '.' && std::all_of(text.begin(), text.end(), is_allowed);
+  return !text.empty() && text.size() <= 128 && text.front() != '.' &&
+         std::all_of(text.begin(), text.end(), is_allowed);
 }
 
 bool is_file(const std::string& path) {
@@ -125,7 +127,8 @@ Result<T> cached(std::mutex& mutex, std::map<std::string, T, std::less<>>& value
 }  // namespace
 
 std::string_view folder_name(Shelf shelf) {
-  constexpr std::array<std::string_view, 7> kFolders{"devices", "links", "nodes", "clusters", "models", "stacks", "runs"};
+  constexpr std::array<std::string_view, 7> kFolders{"devices", "links",  "nodes", "clusters",
+                                                     "models",  "stacks", "runs"};
   return kFolders.at(static_cast<std::size_t>(shelf));
 }
 

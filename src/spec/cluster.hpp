@@ -17,18 +17,18 @@ enum class Precision { fp32, tf32, fp16, bf16, fp8, fp4 };
 inline constexpr int kNumPrecisions = 6;
 
 struct Device {
-  std::string name;         // as people write it
-  std::string entry;        // its name in the catalog; empty: written in the job
+  std::string name;                  // as people write it
+  std::string entry;                 // its name in the catalog; empty: written in the job
   std::vector<std::string> aliases;  // as other sources print it
   std::string vendor;
-  std::string family;       // devices whose kernels behave alike share measured efficiencies: "a100", "h100", ...
+  std::string family;  // devices whose kernels behave alike share measured efficiencies: "a100", "h100", ...
   std::array<double, kNumPrecisions> peak_flop_per_s{};  // dense; 0: not supported
   double memory_bytes = 0;
   double memory_bytes_per_s = 0;
-  double host_bytes_per_s = 0;   // to the host's memory, one direction
-  int compute_units = 0;         // streaming multiprocessors; 0: systolic arrays, no waves
+  double host_bytes_per_s = 0;  // to the host's memory, one direction
+  int compute_units = 0;        // streaming multiprocessors; 0: systolic arrays, no waves
   double power_w = 0;
-  double usd_per_hour = 0;       // 0: not known
+  double usd_per_hour = 0;  // 0: not known
   std::string price_basis;
   Origin price_origin = Origin::user;
   int year = 0;
@@ -40,7 +40,7 @@ enum class ScaleUpKind { none, switched, mesh, torus };
 struct Link {
   std::string name;
   std::string entry;
-  double bytes_per_s = 0;   // one direction
+  double bytes_per_s = 0;  // one direction
   double latency_s = 0;
   Source source;
 };
@@ -49,16 +49,16 @@ struct Link {
 struct NodeType {
   std::string name;
   std::string entry;
-  std::string device;                 // entry of the catalog
+  std::string device;  // entry of the catalog
   int devices = 0;
   ScaleUpKind scale_up = ScaleUpKind::switched;
-  double scale_up_bytes_per_s = 0;    // one direction, per device, all its links together
-  int scale_up_domain = 0;            // devices joined by it, of several nodes too (NVL72: 72)
+  double scale_up_bytes_per_s = 0;  // one direction, per device, all its links together
+  int scale_up_domain = 0;          // devices joined by it, of several nodes too (NVL72: 72)
   int nics = 0;
-  double nic_bytes_per_s = 0;         // one direction, of one NIC
-  double power_w = 0;                 // whole node; 0: devices * device power
+  double nic_bytes_per_s = 0;  // one direction, of one NIC
+  double power_w = 0;          // whole node; 0: devices * device power
   double host_memory_bytes = 0;
-  double usd_per_hour = 0;            // whole node; 0: from the device
+  double usd_per_hour = 0;  // whole node; 0: from the device
   std::string price_basis;
   Origin price_origin = Origin::user;
   Source source;
@@ -66,21 +66,21 @@ struct NodeType {
 
 struct Cluster {
   std::string name;
-  std::string entry;                    // its name in the catalog; empty: not from there
-  std::string node;                     // entry of its kind of node; empty: not from the catalog
+  std::string entry;  // its name in the catalog; empty: not from there
+  std::string node;   // entry of its kind of node; empty: not from the catalog
   Device device;
   int devices = 0;
   int devices_per_node = 8;
-  int scale_up_domain = 8;              // devices joined by the scale-up network (8, 72, a whole torus)
+  int scale_up_domain = 8;  // devices joined by the scale-up network (8, 72, a whole torus)
   ScaleUpKind scale_up = ScaleUpKind::switched;
-  double scale_up_bytes_per_s = 0;      // one direction, per device
-  double scale_out_bytes_per_s = 0;     // one direction, per device; 0: there is none (one domain)
+  double scale_up_bytes_per_s = 0;   // one direction, per device
+  double scale_out_bytes_per_s = 0;  // one direction, per device; 0: there is none (one domain)
   double scale_out_latency_s = 5e-6;
-  double oversubscription = 1;          // of the scale-out network beyond its first non-blocking unit
-  int non_blocking_devices = 0;         // devices of that unit; 0: all
-  double node_power_w = 0;              // 0: devices only
-  double host_memory_bytes = 0;         // of one node; 0: not known
-  double usd_per_device_hour = 0;       // 0: device.usd_per_hour
+  double oversubscription = 1;     // of the scale-out network beyond its first non-blocking unit
+  int non_blocking_devices = 0;    // devices of that unit; 0: all
+  double node_power_w = 0;         // 0: devices only
+  double host_memory_bytes = 0;    // of one node; 0: not known
+  double usd_per_device_hour = 0;  // 0: device.usd_per_hour
   std::string price_basis;
   Origin price_origin = Origin::user;
   double storage_read_bytes_per_s = 0;  // whole cluster; 0: not known

@@ -68,7 +68,7 @@ Result<void> apply_setting(Node& root, const Setting& setting) {
   std::string_view path = std::string_view(setting.text).substr(0, equals);
 
   Result<Node> value = parse_yaml(std::string_view(setting.text).substr(equals + 1), label);
-  if (!value) return tl::unexpected(value.error());
+  if (!value) return refusal(label, value.error().message, value.error().hint);
   set_file(*value, file);
   set_place(*value);
 

@@ -25,7 +25,11 @@ TEST(Edit, ValueIsReplaced) {
 }
 
 TEST(Edit, MissingMappingsAreMade) {
-  EXPECT_EQ(edited("model: x", "cluster.scale_out.bandwidth=25 GB/s").find("cluster")->find("scale_out")->find("bandwidth")->scalar,
+  EXPECT_EQ(edited("model: x", "cluster.scale_out.bandwidth=25 GB/s")
+                .find("cluster")
+                ->find("scale_out")
+                ->find("bandwidth")
+                ->scalar,
             "25 GB/s");
   EXPECT_EQ(edited("layout:", "layout.tp=8").find("layout")->find("tp")->scalar, "8");
 }

@@ -15,7 +15,7 @@ class HuggingFaceConfig {
 
   HuggingFaceConfig(const Node& node, Context& context) : node_(node), context_(context) {}
 
-  const Node* find(Keys keys) const;                                         // nullptr: absent or null
+  const Node* find(Keys keys) const;                                                  // nullptr: absent or null
   bool is_written(std::string_view key) const { return node_.find(key) != nullptr; }  // null too
 
   // Refuses when the key is absent; the first of the keys stands in the message.

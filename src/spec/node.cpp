@@ -60,7 +60,8 @@ class Events {
   tl::unexpected<Error> syntax_error(const std::string& file) const {
     if (!ready_ || parser_.error == YAML_MEMORY_ERROR) return refusal(file, {}, "not enough memory to read this file");
     if (parser_.error == YAML_READER_ERROR) {
-      return refusal(file, place_at(text_, parser_.problem_offset), "not readable as text: " + problem(), "save as UTF-8");
+      return refusal(file, place_at(text_, parser_.problem_offset), "not readable as text: " + problem(),
+                     "save as UTF-8");
     }
     const Place place = place_of(parser_.problem_mark);
     if (is_indented_by_tab(place.line)) return refusal(file, place, "a tab cannot indent", "use spaces");
@@ -74,7 +75,8 @@ class Events {
   }
 
   bool is_indented_by_tab(int line) const {
-    if (parser_.problem == nullptr || std::string_view(parser_.problem).find("cannot start") == std::string_view::npos) {
+    if (parser_.problem == nullptr ||
+        std::string_view(parser_.problem).find("cannot start") == std::string_view::npos) {
       return false;
     }
     std::size_t start = 0;
@@ -221,9 +223,10 @@ class TreeBuilder {
     const std::size_t repeated = repeated_key(node.keys);
     if (repeated == node.keys.size()) return true;
     const Node& value = node.items[repeated];
-    error_ = refusal(file_, {value.key_line, value.key_column}, "the key `" + node.keys[repeated] + "` stands here twice",
-                     "the first one is in line " + std::to_string(node.find(node.keys[repeated])->key_line))
-                 .value();
+    error_ =
+        refusal(file_, {value.key_line, value.key_column}, "the key `" + node.keys[repeated] + "` stands here twice",
+                "the first one is in line " + std::to_string(node.find(node.keys[repeated])->key_line))
+            .value();
     return false;
   }
 

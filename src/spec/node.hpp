@@ -3,8 +3,8 @@
 //     Result<Node> root = parse_yaml(text, "job.yaml");
 //     const Node* tp = root->find("layout")->find("tp");   // tp->line, tp->column
 //
-// Parsing is bounded (depth, number of nodes, bytes), and anchors, aliases, tags, repeated keys and a second document are
-// refused, so hostile input neither hangs nor exhausts memory.
+// Parsing is bounded (depth, number of nodes, bytes), and anchors, aliases, tags, repeated keys and a second document
+// are refused, so hostile input neither hangs nor exhausts memory.
 #pragma once
 
 #include <cstddef>

@@ -31,9 +31,7 @@ TEST(Node, EveryValueKnowsItsLineAndColumn) {
   EXPECT_EQ(root.find("layout")->find("list")->items[1].column, 13);
 }
 
-TEST(Node, KeysKeepTheOrderOfTheFile) {
-  EXPECT_EQ(parsed("b: 1\na: 2\n").keys, (std::vector<std::string>{"b", "a"}));
-}
+TEST(Node, KeysKeepTheOrderOfTheFile) { EXPECT_EQ(parsed("b: 1\na: 2\n").keys, (std::vector<std::string>{"b", "a"})); }
 
 TEST(Node, AbsentKeyIsNullptrAlsoOfAScalar) {
   EXPECT_EQ(parsed("a: 1").find("b"), nullptr);

@@ -1,7 +1,6 @@
 // Names, paths and places: what a scalar refers to, and where in a document an error belongs.
-#include <sys/stat.h>
-
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "spec/entries.hpp"
 

@@ -20,11 +20,11 @@ struct Physics {
   double wave_weight;
   double rowwise_factor;
   double grouped_efficiency;
+  double grouped_efficiency_fp8;
   // Attention.
   double attention_forward;
   double attention_backward;
   double attention_software;
-  double unfused_efficiency;
   double unfused_bytes;
   double misalignment;
   // Memory-bound kernels.
@@ -35,7 +35,7 @@ struct Physics {
   double logit_bytes;
   double optimizer_bytes;
   // The host that launches kernels.
-  double launch_layer_s;
+  double launch_s;
   double launch_tp_s;
   double launch_head_s;
   double launch_expert_s;
@@ -54,10 +54,12 @@ struct Physics {
   double zero3_overlap;
   double broadcast_s;
   // The step as a whole.
+  double recompute_share;
   double bubble_factor;
   double step_fixed_s;
   double growth;
   double pace;
+  double expert_pace;
 };
 
 struct PhysicsField {

@@ -16,6 +16,9 @@
 
 namespace twinpod::spec {
 
+// Of a job that names none.
+inline constexpr std::string_view kDefaultStack = "megatron-core-2024";
+
 struct Request {
   std::string file;           // a job file (.yaml, .yml), or empty
   std::string model;          // catalog name or a Hugging Face config.json; with a file: instead of its model

@@ -77,15 +77,15 @@ void check(const Reader& reader, Context& context, const Cluster& cluster) {
   if (cluster.devices == 0) return context.refuse(reader.place("devices"), "cluster has no `devices`, which it needs");
   const int joined = std::min(cluster.devices, cluster.scale_up_domain);
   if (joined > 1 && cluster.scale_up_bytes_per_s == 0) {
-    return context.refuse_key(reader.place("scale_up"), "devices share a node, but cluster has no scale_up bandwidth",
-                              "write scale_up: {kind: switched, bandwidth: 300 GB/s}, or {kind: none}, or node: a name");
+    return context.refuse_key(
+        reader.place("scale_up"), "devices share a node, but cluster has no scale_up bandwidth",
+        "write scale_up: {kind: switched, bandwidth: 300 GB/s}, or {kind: none}, or node: a name");
   }
   if (cluster.devices > cluster.scale_up_domain && cluster.scale_out_bytes_per_s == 0) {
-    context.refuse_key(
-        reader.place("devices"),
-        fmt::format("{} devices, but the scale-up network joins {} and no scale_out joins further ones",
-                    cluster.devices, cluster.scale_up_domain),
-        "write scale_out: {bandwidth: 200 Gbit/s}");
+    context.refuse_key(reader.place("devices"),
+                       fmt::format("{} devices, but the scale-up network joins {} and no scale_out joins further ones",
+                                   cluster.devices, cluster.scale_up_domain),
+                       "write scale_out: {bandwidth: 200 Gbit/s}");
   }
 }
 

@@ -12,7 +12,6 @@
 namespace twinpod::spec {
 namespace {
 
-constexpr std::string_view kDefaultStack = "megatron-core";
 constexpr double kDefaultStepTokens = 4e6;  // what most large runs of the literature come near to
 
 void read_axes(Reader& reader, Layout& layout) {
@@ -50,9 +49,11 @@ void read_training_fields(const Node& node, Context& context, Training& training
   }
 }
 
-// The nearest number of sequences that every data-parallel rank can share, at least one micro-batch each.
+// The nearest number of sequences that every data-parallel rank can share, at least one micro-batch each. Interleaving
+// works in rounds of as many micro-batches as there are stages.
 double shared_batch(const Job& job, double tokens) {
-  const double share = std::max(1.0, static_cast<double>(data_parallel(job)) * job.layout.micro_batch);
+  const double round = job.layout.schedule == Schedule::interleaved ? job.layout.pp : 1;
+  const double share = std::max(1.0, static_cast<double>(data_parallel(job)) * job.layout.micro_batch * round);
   return share * std::max(1.0, std::round(tokens / job.training.sequence / share));
 }
 
@@ -79,9 +80,9 @@ void read_devices(Reader& reader, Context& context, Cluster& cluster) {
   int devices = cluster.devices;
   reader.count("devices", devices, 1, kMaxDevices);
   if (devices > cluster.devices) {
-    context.refuse(reader.place("devices"), fmt::format("the job uses {} devices, but {} has {}", devices,
-                                                        cluster.name.empty() ? "its cluster" : cluster.name,
-                                                        cluster.devices),
+    context.refuse(reader.place("devices"),
+                   fmt::format("the job uses {} devices, but {} has {}", devices,
+                               cluster.name.empty() ? "its cluster" : cluster.name, cluster.devices),
                    fmt::format("write at most {}, or a larger cluster", cluster.devices));
   }
   cluster.devices = devices;
@@ -112,8 +113,8 @@ void read_training(Reader& reader, const Node& root, Context& context, Job& job)
   check_precision(root, context, job);
   if (training.sequence == 0) training.sequence = job.model.max_sequence;
   if (training.sequence == 0) {
-    return context.refuse(place_of(root, {"training"}), "training has no `sequence`, and the model says no max_sequence",
-                          "write training.sequence");
+    return context.refuse(place_of(root, {"training"}),
+                          "training has no `sequence`, and the model says no max_sequence", "write training.sequence");
   }
   // A table of learned positions must have a row for each token.
   if (job.model.positions == Positions::learned) {

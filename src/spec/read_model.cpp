@@ -120,8 +120,8 @@ void check_experts(const Node& node, Context& context, const Model& model) {
   }
   if (e.first_dense_layers >= model.layers) {
     context.refuse_key(place_of(node, {"experts.first_dense_layers", "first_k_dense_replace", "experts"}),
-                       fmt::format("the first {} of {} layers are dense, so no layer has experts",
-                                   e.first_dense_layers, model.layers));
+                       fmt::format("the first {} of {} layers are dense, so no layer has experts", e.first_dense_layers,
+                                   model.layers));
   }
   if (e.shared_ffn > 0 && e.shared == 0) {
     context.refuse_key(place_of(node, {"experts.shared_ffn", "experts"}), "shared_ffn is given, but shared is 0",
@@ -151,8 +151,7 @@ void complete_model(const Node& node, Context& context, Model& model) {
   Attention& a = model.attention;
   if (a.kv_heads == 0) a.kv_heads = a.heads;
   if (a.head_dim == 0 && model.hidden % a.heads != 0) {
-    return context.refuse_key(heads_place(node),
-                              fmt::format("{} heads do not divide hidden {}", a.heads, model.hidden),
+    return context.refuse_key(heads_place(node), fmt::format("{} heads do not divide hidden {}", a.heads, model.hidden),
                               "write head_dim if a head has another width than hidden / heads");
   }
   if (a.head_dim == 0) a.head_dim = model.hidden / a.heads;

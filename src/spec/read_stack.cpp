@@ -24,6 +24,21 @@ void read_stack_file(const Node& node, Context& context, const Catalog& catalog,
   if (inner.failed()) context.refuse(node, inner.error());
 }
 
+void read_memory(const Node& node, Context& context, MemoryHabits& memory) {
+  Reader reader(node, context, "memory");
+  reader.flag("fp32_parameters", memory.fp32_parameters);
+  reader.flag("fp8_activations", memory.fp8_activations);
+  reader.flag("recomputes_operators", memory.recomputes_operators);
+  reader.quantity("logit_bytes", memory.logit_bytes, Quantity::bytes, 0, 64);
+  reader.quantity("split_logit_bytes", memory.split_logit_bytes, Quantity::bytes, 0, 64);
+  reader.quantity("update_bytes", memory.update_bytes, Quantity::bytes, 0, 64);
+  reader.quantity("flatten_bytes", memory.flatten_bytes, Quantity::bytes, 0, 64);
+  reader.quantity("bucket_bytes", memory.bucket_bytes, Quantity::bytes, 0, 64e9);
+  reader.quantity("runtime_bytes", memory.runtime_bytes, Quantity::bytes, 0, 64e9);
+  reader.quantity("reserve", memory.reserve, Quantity::number, 0, 1);
+  reader.finish();
+}
+
 }  // namespace
 
 void read_stack_fields(const Node& node, Context& context, Stack& stack) {
@@ -32,9 +47,11 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.text("name", stack.title);
   reader.text("family", stack.family);
   reader.count("year", stack.year, 1970, 2100);
+  reader.quantity("launches", stack.launches, Quantity::number, 0, 1000);
   reader.flag("fused_attention", stack.fused_attention);
   reader.flag("compiled", stack.compiled);
   reader.flag("selective_by_default", stack.selective_by_default);
+  reader.quantity("selective_products", stack.selective_products, Quantity::fraction, 0, 1);
   reader.flag("dropout", stack.dropout);
   reader.count("default_zero", stack.default_zero, 0, 3);
   reader.flag("default_sequence_parallel", stack.default_sequence_parallel);
@@ -46,7 +63,10 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.quantity("gradient_bytes", stack.gradient_bytes, Quantity::bytes, 1, 8);
   reader.quantity("gather_bytes", stack.gather_bytes, Quantity::bytes, 1, 8);
   reader.flag("broadcasts_shards", stack.broadcasts_shards);
+  reader.flag("two_level_dispatch", stack.two_level_dispatch);
+  reader.flag("expert_sync", stack.expert_sync);
   reader.flag("fp8_gather", stack.fp8_gather);
+  if (const Node* memory = reader.mapping("memory")) read_memory(*memory, context, stack.memory);
   FieldValues own;
   if (const Node* parameters = reader.mapping("parameters")) {
     read_field_values(*parameters, context, "parameters", own);
@@ -75,12 +95,14 @@ void resolve_stack(const Node& node, Context& context, const Catalog& catalog, c
                    Stack& stack, int depth) {
   if (node.kind == Node::Kind::mapping) {
     const Node* base = node.find("base");
-    if (base == nullptr) return context.refuse(node, "stack has no `base`, which it needs", "write base: megatron-core");
+    if (base == nullptr)
+      return context.refuse(node, "stack has no `base`, which it needs", "write base: megatron-core-2024");
     resolve_stack(*base, context, catalog, device_family, stack, depth + 1);
     return read_changed_stack(node, context, catalog, device_family, stack);
   }
   if (node.kind != Node::Kind::scalar) {
-    return context.refuse(node, "stack is " + description(node) + "; expected a name, a path, or a mapping with `base`");
+    return context.refuse(node,
+                          "stack is " + description(node) + "; expected a name, a path, or a mapping with `base`");
   }
   if (is_path(node.scalar)) return read_stack_file(node, context, catalog, device_family, stack, depth);
   Result<Stack> found = catalog.stack(node.scalar, device_family);

@@ -10,7 +10,7 @@
 namespace twinpod::spec {
 namespace {
 
-constexpr std::size_t kLongestQuote = 60;    // bytes of the user's text that a message repeats
+constexpr std::size_t kLongestQuote = 60;  // bytes of the user's text that a message repeats
 constexpr std::size_t kMostNamesListed = 12;
 
 std::string joined(const std::vector<std::string>& names) {

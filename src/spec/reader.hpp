@@ -62,7 +62,7 @@ class Reader {
   const Node* take(std::string_view key);
   const Node* mapping(std::string_view key);  // the same, and refuses what is not a mapping
   bool has(std::string_view key) const { return node_.find(key) != nullptr; }
-  void require(std::string_view key);         // refuses when the key is absent
+  void require(std::string_view key);  // refuses when the key is absent
 
   // The key's node if it is there, else the mapping: where an error about the key belongs.
   const Node& place(std::string_view key) const;

@@ -66,8 +66,8 @@ TEST(Reader, AbsentKeysLeaveTheirValues) {
 
 TEST(Reader, WholeNumbersAreDecimalDigitsAndNothingElse) {
   EXPECT_EQ(count_error("tp: 1024").message, "");
-  for (const char* value : {"1_024", "1k", "8.0", "1e3", "0x10", "010", "+8", "'8'", "eight", "~", "[8]", "{a: 8}", "-0",
-                            "99999999999999999999", "8 ", ".nan"}) {
+  for (const char* value : {"1_024", "1k", "8.0", "1e3", "0x10", "010", "+8", "'8'", "eight", "~", "[8]", "{a: 8}",
+                            "-0", "99999999999999999999", "8 ", ".nan"}) {
     const std::string text = std::string("tp: ") + value;
     const bool is_plain_eight = std::string(value) == "8 ";  // blanks around a plain scalar are not part of it
     EXPECT_EQ(count_error(text).message.empty(), is_plain_eight) << value;
@@ -86,8 +86,8 @@ TEST(Reader, ErrorSaysWhereWhatWasFoundAndWhatWasExpected) {
 
 TEST(Reader, QuantitiesMayBeQuotedAndMustBePossible) {
   EXPECT_EQ(memory_error("memory: '80 GB'").message, "");
-  for (const char* text : {"memory: -80 GB", "memory: 0", "memory: .nan", "memory: nan", "memory: inf", "memory: 1e30 GB",
-                           "memory: 1e999", "memory: lots", "memory:"}) {
+  for (const char* text : {"memory: -80 GB", "memory: 0", "memory: .nan", "memory: nan", "memory: inf",
+                           "memory: 1e30 GB", "memory: 1e999", "memory: lots", "memory:"}) {
     EXPECT_NE(memory_error(text).message, "") << text;
   }
 }
@@ -108,8 +108,8 @@ TEST(Reader, FlagIsTrueOrFalse) {
 
 TEST(Reader, WrongChoiceListsTheNamesAndTheNearest) {
   Recompute value = Recompute::none;
-  const Error error = error_of("recompute: fulll",
-                               [&](Reader& reader) { reader.choice("recompute", value, kRecomputeNames); });
+  const Error error =
+      error_of("recompute: fulll", [&](Reader& reader) { reader.choice("recompute", value, kRecomputeNames); });
   EXPECT_EQ(error.message, "recompute is `fulll`; expected one of none, selective, full");
   EXPECT_EQ(error.hint, "did you mean `full`?");
 }

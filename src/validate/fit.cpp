@@ -88,6 +88,26 @@ Parameters parameters_at(const std::vector<Entry>& entries, const Eigen::VectorX
   return parameters;
 }
 
+double value_at(const std::vector<Entry>& entries, const Eigen::VectorXd& x, int index) {
+  const Entry& entry = entries[static_cast<std::size_t>(index)];
+  const double base = entry.parent >= 0 ? value_at(entries, x, entry.parent) : entry.field->prior;
+  return std::clamp(base * std::exp(x[index]), entry.field->low, entry.field->high);
+}
+
+bool at_lower_bound(const std::vector<Entry>& entries, const Eigen::VectorXd& x, Eigen::Index index) {
+  const spec::PhysicsField* field = entries[static_cast<std::size_t>(index)].field;
+  return value_at(entries, x, static_cast<int>(index)) <= field->low * 1.01;
+}
+
+// An entry that was pushed past its bound is brought back to it, where its derivative is not zero.
+void stay_inside(const std::vector<Entry>& entries, Eigen::VectorXd& x) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto k = static_cast<Eigen::Index>(i);
+    const double base = entries[i].parent >= 0 ? value_at(entries, x, entries[i].parent) : entries[i].field->prior;
+    x[k] = std::clamp(x[k], std::log(std::max(entries[i].field->low, 1e-12) / base), std::log(entries[i].field->high / base));
+  }
+}
+
 double residual(const Sample& sample, const Parameters& parameters) {
   return std::log(predicted_s(sample.job, parameters) / sample.measured_s);
 }
@@ -126,13 +146,15 @@ Eigen::MatrixXd jacobian(const Problem& problem, const std::vector<double>& r, c
   const auto columns = static_cast<Eigen::Index>(problem.entries.size());
   Eigen::MatrixXd j = Eigen::MatrixXd::Zero(rows, columns);
   for (Eigen::Index c = 0; c < columns; ++c) {
+    // Downwards, so that an entry at its upper bound still feels its slope; away from the lower bound upwards.
     Eigen::VectorXd moved = x;
-    moved[c] += kStep;
+    const double step = at_lower_bound(problem.entries, x, c) ? kStep : -kStep;
+    moved[c] += step;
     const Parameters parameters = parameters_at(problem.entries, moved);
     const Entry& entry = problem.entries[static_cast<std::size_t>(c)];
     parallel_for(problem.samples.size(), [&](std::size_t i) {
       if (!reaches(entry, problem.samples[i].job)) return;
-      j(static_cast<Eigen::Index>(i), c) = (residual(problem.samples[i], parameters) - r[i]) / kStep;
+      j(static_cast<Eigen::Index>(i), c) = (residual(problem.samples[i], parameters) - r[i]) / step;
     });
   }
   return j;
@@ -173,7 +195,8 @@ FitResult fit(const std::vector<Sample>& samples, const Parameters& shape, const
     for (int attempt = 0; attempt < 6 && !moved; ++attempt) {
       Eigen::MatrixXd damped = normal;
       damped.diagonal() *= 1 + damping;
-      const Eigen::VectorXd next = x - damped.ldlt().solve(gradient);
+      Eigen::VectorXd next = x - damped.ldlt().solve(gradient);
+      stay_inside(entries, next);
       const std::vector<double> next_r = residuals(problem, parameters_at(entries, next));
       const double next_loss = loss_of(problem, next_r, next);
       if (next_loss < loss) {

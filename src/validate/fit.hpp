@@ -24,9 +24,9 @@ struct Sample {
 };
 
 struct FitOptions {
-  double corner = 0.05;       // of the soft-L1 loss
-  double pull = 0.5;          // width of the prior in log units; smaller pulls harder
-  double stack_cap = 60;      // rows that one stack may count for
+  double corner = 0.07;       // of the soft-L1 loss
+  double pull = 0.4;          // width of the prior in log units; smaller pulls harder
+  double stack_cap = 300;     // rows that one stack may count for
   int iterations = 25;
 };
 

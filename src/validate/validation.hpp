@@ -45,11 +45,14 @@ std::vector<Sample> samples_of(const std::vector<Case>& cases, const std::functi
 
 void predict(std::vector<Case>& cases, const spec::Parameters& parameters);
 
+// Called after each fit of a long validation.
+using Tick = std::function<void(int done, int total)>;
+
 // Each fold is predicted by parameters fitted to the others.
-void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options);
+void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick = {});
 
 // Each stack is predicted by parameters fitted without any of its rows: it has only its traits.
-void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options);
+void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick = {});
 
 struct Statistics {
   int count = 0;

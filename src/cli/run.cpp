@@ -1,0 +1,64 @@
+// From a command line to an exit status.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/command.hpp"
+#include "core/nearest.hpp"
+#include "report/json.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+int status_of(const Error& error) { return error.kind == ErrorKind::input ? 2 : 1; }
+
+void print(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
+
+// With --json standard output still gets its one object, so that a script need not parse messages.
+int fail(const Error& error, bool json) {
+  print(stderr, fmt::format("{}: {}\n", kProgram, to_string(error)));
+  if (json) print(stdout, report::error_json(error));
+  return status_of(error);
+}
+
+Error unknown_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Command* command : commands()) known.emplace_back(command->name);
+  const std::string nearest = nearest_name(name, known);
+  return input_error(fmt::format("unknown command `{}`", name),
+                     nearest.empty() ? "`twinpod help` lists the commands" : fmt::format("did you mean `twinpod {}`?", nearest))
+      .value();
+}
+
+int answer(const Command& command, const std::vector<std::string>& texts) {
+  const std::vector<Flag> flags = all_flags(command);
+  const bool json = std::find(texts.begin(), texts.end(), "--json") != texts.end();
+  const Result<Arguments> arguments = parse_arguments(flags, texts);
+  if (!arguments) return fail(arguments.error(), json);
+  if (arguments->has("help")) {
+    print(stdout, help_text(command));
+    return 0;
+  }
+  const Result<std::string> text = command.run(*arguments);
+  if (!text) return fail(text.error(), json);
+  print(stdout, *text);
+  return 0;
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& texts) {
+  if (texts.empty()) return answer(kDemo, {});
+  const std::string& first = texts.front();
+  if (first == "--help" || first == "-h") return answer(kHelp, {});
+  if (first == "--version" || first == "version") {
+    print(stdout, fmt::format("{} {}\n", kProgram, kVersion));
+    return 0;
+  }
+  const Command* command = find_command(first);
+  if (command == nullptr) return fail(unknown_command(first), false);
+  return answer(*command, std::vector<std::string>(texts.begin() + 1, texts.end()));
+}
+
+}  // namespace twinpod::cli

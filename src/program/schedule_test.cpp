@@ -1,0 +1,138 @@
+#include "program/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace twinpod::program {
+namespace {
+
+using spec::Schedule;
+
+spec::Layout layout_of(int stages, Schedule schedule, int chunks = 1) {
+  spec::Layout layout;
+  layout.pp = stages;
+  layout.schedule = schedule;
+  layout.virtual_stages = chunks;
+  return layout;
+}
+
+TEST(LayersOfStages, AreAllOfThemForEverySmallSize) {
+  for (int layers = 1; layers <= 40; ++layers) {
+    for (int p = 1; p <= layers; ++p) {
+      for (const bool uneven : {false, true}) {
+        spec::Layout layout = layout_of(p, Schedule::one_f_one_b);
+        layout.uneven_ends = uneven && (layers + 2) / p >= 2;
+        const std::vector<int> stages = layers_of_stages(layers, layout);
+        EXPECT_EQ(std::accumulate(stages.begin(), stages.end(), 0), layers) << layers << " over " << p;
+        int first = 0;
+        for (int stage = 0; stage < p; ++stage) {
+          const StageLayers own = layers_of_stage(layers, layout, stage);
+          EXPECT_EQ(own.first, first);
+          EXPECT_GE(own.count, 0);
+          first += own.count;
+        }
+      }
+    }
+  }
+}
+
+TEST(LayersOfStages, WhatDoesNotDivideGoesToTheFirst) {
+  EXPECT_EQ(layers_of_stages(10, layout_of(4, Schedule::one_f_one_b)), (std::vector<int>{3, 3, 2, 2}));
+}
+
+TEST(LayersOfStages, UnevenEndsHoldOneLayerLess) {
+  spec::Layout layout = layout_of(8, Schedule::interleaved, 8);
+  layout.uneven_ends = true;
+  EXPECT_EQ(layers_of_stages(126, layout), (std::vector<int>{15, 16, 16, 16, 16, 16, 16, 15}));
+}
+
+TEST(InFlight, GpipeHoldsTheWholeBatch) {
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_EQ(micro_batches_in_flight(layout_of(4, Schedule::gpipe), 32, stage), 32);
+}
+
+TEST(InFlight, OneForwardOneBackwardHoldsThePipelineBehindIt) {
+  const spec::Layout layout = layout_of(4, Schedule::one_f_one_b);
+  for (int stage = 0; stage < 4; ++stage) EXPECT_EQ(micro_batches_in_flight(layout, 32, stage), 4 - stage);
+  EXPECT_EQ(micro_batches_in_flight(layout, 2, 0), 2);  // no more than there are
+}
+
+// Korthikanti 2022, section 5: interleaving multiplies by 1 + (p-1)/(p m), m chunks.
+TEST(InFlight, InterleavingHoldsMoreByKorthikantisFactor) {
+  for (const int p : {2, 8, 35}) {
+    for (const int v : {2, 3, 8}) {
+      const double held = micro_batches_in_flight(layout_of(p, Schedule::interleaved, v), 1000, 0);
+      EXPECT_DOUBLE_EQ(held, p * (1 + (p - 1.0) / (p * v))) << p << ' ' << v;
+    }
+  }
+}
+
+// A rank of stage i runs 2 (p - i - 1) + (v - 1) p chunks forward before its first backward (Narayanan 2021), and then
+// one.
+TEST(InFlight, InterleavingCountsTheWarmUpChunksOfEachStage) {
+  const int p = 8;
+  const int v = 3;
+  for (int stage = 0; stage < p; ++stage) {
+    const double chunks = 2 * (p - stage - 1) + (v - 1) * p + 1;
+    EXPECT_DOUBLE_EQ(micro_batches_in_flight(layout_of(p, Schedule::interleaved, v), 1000, stage), chunks / v);
+  }
+}
+
+TEST(InFlight, ChunksMakeAnInterleavedScheduleOfOneForwardOneBackward) {
+  EXPECT_EQ(micro_batches_in_flight(layout_of(4, Schedule::one_f_one_b, 2), 64, 1),
+            micro_batches_in_flight(layout_of(4, Schedule::interleaved, 2), 64, 1));
+}
+
+TEST(InFlight, ZeroBubbleHoldsItsLimitOnEveryStage) {
+  for (int stage = 0; stage < 8; ++stage) {
+    EXPECT_EQ(micro_batches_in_flight(layout_of(8, Schedule::zb_1p), 64, stage), 8);
+    EXPECT_EQ(micro_batches_in_flight(layout_of(8, Schedule::zb_2p), 64, stage), 16);
+    EXPECT_EQ(micro_batches_in_flight(layout_of(8, Schedule::zb_v), 64, stage), 8);
+  }
+}
+
+TEST(InFlight, DualPipeHoldsOneMoreThanItsStages) {
+  EXPECT_EQ(micro_batches_in_flight(layout_of(16, Schedule::dualpipe), 120, 0), 17);
+  EXPECT_EQ(parameter_copies(Schedule::dualpipe), 2);
+  EXPECT_EQ(parameter_copies(Schedule::one_f_one_b), 1);
+}
+
+TEST(InFlight, OfOneStageIsOneMicroBatchUnlessTheWholeBatchWaits) {
+  for (const Schedule s : {Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_1p, Schedule::zb_v}) {
+    EXPECT_EQ(micro_batches_in_flight(layout_of(1, s), 16, 0), 1);
+  }
+}
+
+constexpr MicroBatchTime kTime{1.0, 1.2, 0.9};
+
+TEST(Bubble, OfGpipeAndOneForwardOneBackwardIsAllOtherStages) {
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::gpipe), kTime), 7 * kTime.total());
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::one_f_one_b), kTime), 7 * kTime.total());
+}
+
+TEST(Bubble, InterleavingDividesItByTheChunks) {
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::interleaved, 4), kTime), 7 * kTime.total() / 4);
+}
+
+TEST(Bubble, ZeroBubbleFillsItWithWeightGradients) {
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::zb_1p), kTime), 7 * (1.0 + 1.2 - 0.9));
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::zb_2p), kTime), 7 * (1.0 + 1.2 - 2 * 0.9));
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::zb_2p), {1, 1, 1}), 0);
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(8, Schedule::zb_v), {1, 1, 2}), 0);  // never negative
+}
+
+TEST(Bubble, OfDualPipeIsOfHalfTheStages) {
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(16, Schedule::dualpipe), kTime), 7 * (1.0 + 1.2 - 0.9));
+}
+
+TEST(Bubble, OfOneStageIsNothing) {
+  for (const Schedule s : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_1p,
+                           Schedule::zb_2p, Schedule::zb_v, Schedule::dualpipe}) {
+    EXPECT_DOUBLE_EQ(bubble_s(layout_of(1, s), kTime), 0);
+  }
+}
+
+}  // namespace
+}  // namespace twinpod::program

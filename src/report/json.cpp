@@ -1,0 +1,164 @@
+#include "report/json.hpp"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "plan/fits.hpp"
+#include "spec/names.hpp"
+
+namespace twinpod::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string printed(const Json& json) {
+  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+}
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json or_null(int value) { return value == 0 ? Json(nullptr) : Json(value); }
+
+Json layout_json(const spec::Job& job) {
+  const spec::Layout& l = job.layout;
+  return {{"dp", spec::data_parallel(job)},
+          {"tp", l.tp},
+          {"pp", l.pp},
+          {"virtual_stages", l.virtual_stages},
+          {"cp", l.cp},
+          {"ep", l.ep},
+          {"etp", l.etp > 0 ? l.etp : l.tp},
+          {"sequence_parallel", l.sequence_parallel},
+          {"zero", l.zero},
+          {"shard_group", l.shard_group},
+          {"micro_batch", l.micro_batch},
+          {"recompute", spec::name_of(l.recompute)},
+          {"recompute_layers", l.recompute_layers},
+          {"schedule", spec::name_of(l.schedule)},
+          {"offload_optimizer", l.offload_optimizer},
+          {"offload_activations", l.offload_activations},
+          {"uneven_ends", l.uneven_ends},
+          {"async_tp", l.async_tp}};
+}
+
+Json training_json(const spec::Job& job) {
+  const spec::Training& t = job.training;
+  return {{"global_batch", static_cast<std::int64_t>(t.global_batch)},
+          {"sequence", t.sequence},
+          {"precision", spec::name_of(t.precision)},
+          {"optimizer", spec::name_of(t.optimizer)},
+          {"tokens", t.tokens > 0 ? Json(t.tokens) : Json(nullptr)},
+          {"target_loss", t.target_loss > 0 ? Json(t.target_loss) : Json(nullptr)}};
+}
+
+Json memory_parts_json(const plan::MemoryUse& use) {
+  Json parts = Json::object();
+  for (const auto& [name, bytes] : plan::memory_parts(use)) parts[std::string(name)] = bytes;
+  return parts;
+}
+
+void add_time(const plan::Assessment& a, Json& json) {
+  const double step = a.step.total_s;
+  const bool known = a.range.count > 0;
+  json["step_time_s"] = step;
+  json["step_time_low_s"] = known ? Json(step * a.range.low) : Json(nullptr);
+  json["step_time_high_s"] = known ? Json(step * a.range.high) : Json(nullptr);
+  json["range"] = {{"low", known ? Json(a.range.low) : Json(nullptr)},
+                   {"high", known ? Json(a.range.high) : Json(nullptr)},
+                   {"runs", a.range.count},
+                   {"basis", or_null(a.range.basis)}};
+  json["validated"] = a.range.validated();
+  json["outside_validation"] = or_null(a.range.outside);
+  Json parts = Json::object();
+  for (int i = 0; i < plan::kNumParts; ++i) {
+    const auto part = static_cast<plan::Part>(i);
+    parts[std::string(plan::part_name(part))] = a.step.parts[part];
+  }
+  json["breakdown_s"] = std::move(parts);
+  json["micro_batches"] = a.step.micro_batches;
+}
+
+void add_metrics(const plan::Metrics& m, Json& json) {
+  json["tokens_per_s"] = m.tokens_per_s;
+  json["tokens_per_s_per_device"] = m.tokens_per_s_per_device;
+  json["model_flop_per_s"] = m.model_flop_per_s;
+  json["hardware_flop_per_s"] = m.hardware_flop_per_s;
+  json["mfu"] = m.mfu;
+  json["hfu"] = m.hfu;
+  json["scale_factor"] = m.scale_factor;
+  json["computation_rate_flop_per_s"] = m.computation_rate_flop_per_s;
+  json["cluster_utilisation"] = m.cluster_utilisation;
+  json["bubble_share"] = m.bubble_share;
+  json["time_to_train_s"] = or_null(m.time_to_train_s);
+  json["time_to_train_8tp_s"] = or_null(m.time_to_train_8tp_s);
+  json["device_hours"] = or_null(m.device_hours);
+  json["cost_usd"] = or_null(m.cost_usd);
+  json["energy_kwh"] = or_null(m.energy_kwh);
+}
+
+void add_accuracy(const plan::Metrics& m, Json& json) {
+  if (!m.accuracy) return;
+  const plan::TimeToAccuracy& a = *m.accuracy;
+  json["time_to_accuracy_s"] = or_null(a.seconds);
+  json["accuracy"] = {{"target_loss", a.target_loss},
+                      {"floor_loss", a.floor},
+                      {"tokens", or_null(a.tokens)},
+                      {"steps", or_null(a.steps)},
+                      {"critical_batch_tokens", a.critical_batch_tokens},
+                      {"batch_factor", a.batch_factor}};
+}
+
+// Beside the total stand its parts, at the top too: that is where scripts look for them.
+void add_memory(const spec::Job& job, const plan::Assessment& a, bool stages, Json& json) {
+  json["memory_bytes"] = a.memory.total();
+  const Json parts = memory_parts_json(a.memory);
+  for (const auto& [name, bytes] : parts.items()) json[name] = bytes;
+  json["memory_breakdown_bytes"] = parts;
+  json["memory_capacity_bytes"] = job.cluster.device.memory_bytes;
+  json["fullest_stage"] = a.memory.stage;
+  if (!stages) return;
+  json["stages"] = Json::array();
+  for (const plan::MemoryUse& use : a.stages) {
+    Json stage = {{"stage", use.stage}, {"memory_bytes", use.total()}};
+    stage.update(memory_parts_json(use));
+    json["stages"].push_back(std::move(stage));
+  }
+}
+
+void add_formulas(const spec::Job& job, const plan::Metrics& metrics, Json& json) {
+  Json formulas = Json::object();
+  for (const plan::MetricLine& line : plan::described(metrics, job)) formulas[line.key] = line.formula;
+  json["formulas"] = std::move(formulas);
+}
+
+}  // namespace
+
+std::string estimate_json(const spec::Job& job, const plan::Assessment& a, const EstimateOptions& options) {
+  Json json = {{"job", job.name},
+               {"model", job.model.name},
+               {"cluster", job.cluster.name},
+               {"device", job.cluster.device.name},
+               {"devices", job.cluster.devices},
+               {"stack", job.stack.name},
+               {"layout", layout_json(job)},
+               {"training", training_json(job)}};
+  add_time(a, json);
+  add_metrics(a.metrics, json);
+  add_accuracy(a.metrics, json);
+  add_memory(job, a, options.stages, json);
+  json["warnings"] = a.warnings;
+  if (options.explain) add_formulas(job, a.metrics, json);
+  return printed(json);
+}
+
+std::string error_json(const Error& error) {
+  return printed({{"error",
+                   {{"kind", error.kind == ErrorKind::input ? "input" : "infeasible"},
+                    {"message", error.message},
+                    {"hint", or_null(error.hint)},
+                    {"file", or_null(error.file)},
+                    {"line", or_null(error.line)},
+                    {"column", or_null(error.column)}}}});
+}
+
+}  // namespace twinpod::report

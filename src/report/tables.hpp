@@ -1,0 +1,33 @@
+// An estimate for people: one screen of text.
+//
+//     std::fputs(estimate_text(job, plan::assess(job, accuracy), {}).c_str(), stdout);
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/assessment.hpp"
+#include "spec/job.hpp"
+
+namespace twinpod::report {
+
+struct EstimateOptions {
+  bool explain = false;  // print the formula of each figure
+  bool stages = false;   // print the memory of every stage
+};
+
+std::string estimate_text(const spec::Job& job, const plan::Assessment& assessment, const EstimateOptions& options);
+
+// "dp 16 × tp 8 × pp 8, micro-batch 1, ..."
+std::string layout_text(const spec::Job& job);
+
+// Values rounded to so many decimals that still add up to their rounded sum: the largest remainders are rounded up.
+std::vector<double> rounded_to_add_up(const std::vector<double>& values, int decimals);
+
+// A bar of `width` blocks for a share of 1.
+std::string bar(double share, int width);
+
+// 1,234,567
+std::string grouped(double value);
+
+}  // namespace twinpod::report

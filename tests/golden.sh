@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Whole-program output, byte for byte: tests/golden/*.txt hold a command in their first line, then what it prints on both
+# streams, then its exit status.
+#
+#     tests/golden.sh             compare
+#     tests/golden.sh --update    write what the program prints now
+#     tests/golden.sh --program PATH [--update]
+source "$(dirname "$0")/check.bash"
+update=
+while (($#)); do
+  case $1 in
+    --update) update=yes ;;
+    --program)
+      program=$2
+      shift
+      ;;
+    *)
+      echo "usage: tests/golden.sh [--program PATH] [--update]" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+transcript() {  # transcript COMMAND_LINE
+  local -a words
+  echo "\$ $1"
+  eval "words=($1)"
+  "${words[@]}" 2>&1 </dev/null
+  echo "status $?"
+}
+
+is_as_before() {
+  transcript "$2" >"$scratch/now"
+  diff -u "$1" "$scratch/now"
+}
+
+for file in tests/golden/*.txt; do
+  IFS= read -r command <"$file"
+  command=${command#\$ }
+  if [[ $update ]]; then
+    transcript "$command" >"$scratch/now" && cp "$scratch/now" "$file"
+    echo "wrote $file"
+  else
+    check "golden: $(basename "$file" .txt)" is_as_before "$file" "$command"
+  fi
+done
+finish_checks
