@@ -1,54 +1,72 @@
 #!/usr/bin/env bash
-# The examples of README.md and docs/*.md print what they say: each ```console block whose first line starts with
-# `$ ./twinpod` is run, and compared with what follows. `…` matches the rest of a line, or any lines when it stands alone.
+# The examples of README.md and docs/*.md print what they say: each command `$ ./twinpod …` in a ```console block is run and
+# compared with the lines that follow it. `…` matches the rest of a line, or any lines when it stands alone.
 #
-#     tests/readme.sh [--program PATH]
+#     tests/readme.sh             compare
+#     tests/readme.sh --update    write what the program prints now, but leave outputs with `…` alone
+#     tests/readme.sh --program PATH [--update]
 source "$(dirname "$0")/check.bash"
-if [[ ${1:-} == --program ]]; then program=$2; fi
+update=
+while (($#)); do
+  case $1 in
+    --update) update=yes ;;
+    --program)
+      program=$2
+      shift
+      ;;
+    *)
+      echo "usage: tests/readme.sh [--program PATH] [--update]" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
 
-# Writes the blocks of a document to $scratch/FILE.N.block.
-extract_blocks() {
-  awk -v prefix="$scratch/${1//\//_}" '
-    /^ *```console *$/ { inside = 1; first = 1; next }
-    /^ *```/ && inside { inside = 0; if (file) close(file); file = ""; next }
-    inside && first { first = 0; file = ""; if ($0 ~ /^\$ \.\/twinpod/) file = prefix "." ++count ".block" }
-    inside && file { print > file }' "$1"
-}
-
-# A block may hold several commands, each followed by its output.
-block_is_true() {
-  local line command="" status=0
-  : >"$scratch/expected"
-  while IFS= read -r line || [[ $line ]]; do
-    if [[ $line == '$ ./twinpod'* ]]; then
-      if [[ $command ]]; then run_and_compare "$command" || status=1; fi
-      command=${line#'$ ./twinpod'}
-      : >"$scratch/expected"
-    else
-      printf '%s\n' "$line" >>"$scratch/expected"
-    fi
-  done <"$1"
-  run_and_compare "$command" || status=1
-  return $status
-}
-
-run_and_compare() {
+run_example() {  # run_example ARGUMENTS: into $scratch/actual
   local -a words
   eval "words=($1)"
   twinpod "${words[@]}" >"$scratch/actual" 2>&1 </dev/null
-  matches "$scratch/expected" "$scratch/actual" || {
-    echo "in: ./twinpod$1"
-    return 1
-  }
+}
+
+# The example that has been collected: $command and $scratch/expected.
+finish_example() {
+  [[ $command ]] || return 0
+  run_example "$command"
+  if [[ $update ]]; then
+    if grep -q '…' "$scratch/expected"; then cat "$scratch/expected"; else cat "$scratch/actual"; fi >>"$scratch/document"
+  else
+    check "readme: $document: twinpod $command" matches "$scratch/expected" "$scratch/actual"
+  fi
+  command=
+}
+
+keep() { if [[ $update ]]; then printf '%s\n' "$1" >>"$scratch/document"; fi; }
+
+read_document() {
+  local line inside=
+  command=
+  : >"$scratch/document"
+  while IFS= read -r line; do
+    if [[ $line == '```console' ]]; then
+      inside=yes
+    elif [[ $inside && $line == '```' ]]; then
+      finish_example
+      inside=
+    elif [[ $inside && $line == '$ ./twinpod'* ]]; then
+      finish_example
+      command=${line#'$ ./twinpod'}
+      command=${command:- }
+      : >"$scratch/expected"
+    elif [[ $inside && $command ]]; then
+      printf '%s\n' "$line" >>"$scratch/expected"
+      continue
+    fi
+    keep "$line"
+  done <"$document"
+  if [[ $update ]] && ! cmp -s "$scratch/document" "$document"; then cp "$scratch/document" "$document" && echo "wrote $document"; fi
 }
 
 for document in README.md docs/*.md; do
-  [[ -e $document ]] || continue
-  extract_blocks "$document"
-  for block in "$scratch/${document//\//_}".*.block; do
-    [[ -e $block ]] || continue
-    number=${block%.block}
-    check "readme: $document, example ${number##*.}" block_is_true "$block"
-  done
+  if [[ -e $document ]]; then read_document; fi
 done
 finish_checks

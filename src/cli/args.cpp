@@ -11,8 +11,8 @@ namespace twinpod::cli {
 namespace {
 
 const Flag* find_flag(std::span<const Flag> flags, std::string_view name) {
-  const auto found =
-      std::find_if(flags.begin(), flags.end(), [&](const Flag& flag) { return flag.name == name || flag.alias == name; });
+  const auto found = std::find_if(flags.begin(), flags.end(),
+                                  [&](const Flag& flag) { return flag.name == name || flag.alias == name; });
   return found == flags.end() || name.empty() ? nullptr : &*found;
 }
 
@@ -38,7 +38,8 @@ bool Arguments::has(std::string_view name) const {
 }
 
 std::optional<std::string> Arguments::value(std::string_view name) const {
-  const auto found = std::find_if(flags.rbegin(), flags.rend(), [&](const GivenFlag& g) { return g.flag->name == name; });
+  const auto found =
+      std::find_if(flags.rbegin(), flags.rend(), [&](const GivenFlag& g) { return g.flag->name == name; });
   if (found == flags.rend()) return std::nullopt;
   return found->value;
 }

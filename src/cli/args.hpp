@@ -18,8 +18,8 @@
 namespace twinpod::cli {
 
 struct Flag {
-  std::string_view name;     // without the dashes
-  std::string_view value;    // what stands behind it, for the help; empty: a switch
+  std::string_view name;   // without the dashes
+  std::string_view value;  // what stands behind it, for the help; empty: a switch
   std::string_view help;
   std::string_view setting;  // key of the job that it sets, "layout.tp"; empty: none
   std::string_view alias = "";

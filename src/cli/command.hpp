@@ -1,7 +1,7 @@
 // A command: its name, its flags, its help, and the function that answers.
 //
-// A command turns arguments into the text that goes to standard output, or into an Error. It neither prints nor exits, so
-// a test can call it.
+// A command turns arguments into the text that goes to standard output, or into an Error. It neither prints nor exits,
+// so a test can call it.
 #pragma once
 
 #include <span>

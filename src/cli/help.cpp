@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
 #include "core/nearest.hpp"
@@ -25,10 +26,15 @@ std::string flag_text(const Flag& flag) {
 
 Table plain_table() { return Table({{""}, {""}}, {.indent = 2, .gap = 2, .header_rule = false}); }
 
+std::string as_json(std::string_view key, const std::string& text) {
+  return nlohmann::ordered_json({{std::string(key), text}}).dump(2) + "\n";
+}
+
 Result<std::string> help(const Arguments& arguments) {
-  if (arguments.words.empty()) return overview_text();
+  const bool json = arguments.has("json");
+  if (arguments.words.empty()) return json ? as_json("help", overview_text()) : overview_text();
   const Command* command = find_command(arguments.words.front());
-  if (command != nullptr) return help_text(*command);
+  if (command != nullptr) return json ? as_json("help", help_text(*command)) : help_text(*command);
   std::vector<std::string> known;
   for (const Command* one : commands()) known.emplace_back(one->name);
   const std::string nearest = nearest_name(arguments.words.front(), known);
@@ -38,7 +44,8 @@ Result<std::string> help(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and examples", "twinpod help estimate\n", {}, help};
+const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and examples", "twinpod help estimate\n",
+                       {},     help};
 
 std::vector<const Command*> commands() { return {&kDemo, &kEstimate, &kShow, &kValidate, &kHelp}; }
 
@@ -63,7 +70,8 @@ spec::Catalog catalog_of(const Arguments& arguments) {
 std::string help_text(const Command& command) {
   Table flags = plain_table();
   for (const Flag& flag : all_flags(command)) flags.row({flag_text(flag), std::string(flag.help)});
-  std::string text = fmt::format("twinpod {} {}\n  {}\n\nflags:\n{}", command.name, command.usage, command.summary, flags.text());
+  std::string text =
+      fmt::format("twinpod {} {}\n  {}\n\nflags:\n{}", command.name, command.usage, command.summary, flags.text());
   text += "\nexamples:\n";
   std::string_view rest = command.examples;
   while (!rest.empty()) {
@@ -82,7 +90,8 @@ std::string overview_text() {
   table.row({"version", "the version of the program"});
   return fmt::format(
       "twinpod: memory, step time and cost of training a model on a cluster that you need not have\n\ncommands:\n{}\n"
-      "`twinpod COMMAND --help` explains a command. Exit status: 0 done, 1 the job cannot be done, 2 the input is wrong.\n",
+      "`twinpod COMMAND --help` explains a command. Exit status: 0 done, 1 the job cannot be done, 2 the input is "
+      "wrong.\n",
       table.text());
 }
 

@@ -26,8 +26,9 @@ Error unknown_command(const std::string& name) {
   std::vector<std::string> known;
   for (const Command* command : commands()) known.emplace_back(command->name);
   const std::string nearest = nearest_name(name, known);
-  return input_error(fmt::format("unknown command `{}`", name),
-                     nearest.empty() ? "`twinpod help` lists the commands" : fmt::format("did you mean `twinpod {}`?", nearest))
+  return input_error(
+             fmt::format("unknown command `{}`", name),
+             nearest.empty() ? "`twinpod help` lists the commands" : fmt::format("did you mean `twinpod {}`?", nearest))
       .value();
 }
 

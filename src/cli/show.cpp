@@ -13,7 +13,8 @@ namespace {
 
 using spec::Shelf;
 
-constexpr std::array kShelves = {Shelf::devices, Shelf::links, Shelf::nodes, Shelf::clusters, Shelf::models, Shelf::stacks};
+constexpr std::array kShelves = {Shelf::devices,  Shelf::links,  Shelf::nodes,
+                                 Shelf::clusters, Shelf::models, Shelf::stacks};
 constexpr std::string_view kParameters = "parameters";
 
 std::string_view singular(Shelf shelf) {
@@ -50,8 +51,9 @@ Result<std::string> printed(const Result<T>& answer, bool json) {
 Result<std::string> show(const Arguments& arguments) {
   const std::vector<std::string>& words = arguments.words;
   if (words.empty() || words.size() > 2) {
-    return input_error("show takes a kind of entry, and perhaps a name",
-                       "twinpod show devices|links|nodes|clusters|models|stacks|parameters, or twinpod show device h100-sxm");
+    return input_error(
+        "show takes a kind of entry, and perhaps a name",
+        "twinpod show devices|links|nodes|clusters|models|stacks|parameters, or twinpod show device h100-sxm");
   }
   const bool json = arguments.has("json");
   const spec::Catalog catalog = catalog_of(arguments);

@@ -27,7 +27,8 @@ constexpr std::array kFlags = {
 
 Result<void> check_arguments(const Arguments& arguments) {
   if (arguments.words.size() > 1) {
-    return input_error(fmt::format("validate takes one file of runs at most, but {} are given", arguments.words.size()));
+    return input_error(
+        fmt::format("validate takes one file of runs at most, but {} are given", arguments.words.size()));
   }
   const std::string by = arguments.value_or("by", "stack");
   if (by != "stack" && by != "device") {
@@ -37,7 +38,8 @@ Result<void> check_arguments(const Arguments& arguments) {
     return input_error("--write-accuracy needs predictions that never saw their rows", "add --cross-validate");
   }
   const bool several = arguments.has("cross-validate") + arguments.has("leave-stack-out") + arguments.has("refit") > 1;
-  if (several) return input_error("--cross-validate, --leave-stack-out and --refit are three ways to predict", "choose one");
+  if (several)
+    return input_error("--cross-validate, --leave-stack-out and --refit are three ways to predict", "choose one");
   return {};
 }
 
@@ -83,7 +85,8 @@ Result<report::Validation> load(const Arguments& arguments, const spec::Catalog&
   return validation;
 }
 
-using LongValidation = void (*)(std::vector<Case>&, const spec::Parameters&, const validate::FitOptions&, const validate::Tick&);
+using LongValidation = void (*)(std::vector<Case>&, const spec::Parameters&, const validate::FitOptions&,
+                                const validate::Tick&);
 
 void run_with_progress(LongValidation run, const char* label, const spec::Parameters& shape, std::vector<Case>& cases) {
   constexpr int kTicks = 100;
@@ -100,18 +103,19 @@ Result<void> refit(const std::string& path, const spec::Parameters& shape, repor
   const auto may_be_used = [](const Case& c) { return c.fold != validate::kHeldOutFold; };
   const validate::FitResult fitted = validate::fit(validate::samples_of(validation.cases, may_be_used), shape, {});
   validate::predict(validation.cases, fitted.parameters);
-  validation.predicted_by = fmt::format("{} parameters fitted again: loss {:.1f} before, {:.1f} after {} rounds",
-                                        spec::count(fitted.parameters), fitted.loss_before, fitted.loss_after,
-                                        fitted.iterations);
+  validation.predicted_by =
+      fmt::format("{} parameters fitted again: loss {:.1f} before, {:.1f} after {} rounds",
+                  spec::count(fitted.parameters), fitted.loss_before, fitted.loss_after, fitted.iterations);
   return write_file(path, spec::write_parameters(fitted.parameters));
 }
 
-Result<void> predict_cases(const Arguments& arguments, const spec::Parameters& parameters, report::Validation& validation) {
+Result<void> predict_cases(const Arguments& arguments, const spec::Parameters& parameters,
+                           report::Validation& validation) {
   const int free = spec::count(parameters);
   if (arguments.has("cross-validate")) {
     run_with_progress(validate::cross_validate, "cross-validation", parameters, validation.cases);
-    validation.predicted_by = fmt::format("{} parameters fitted to the other folds ({} folds, siblings kept together)", free,
-                                          validate::kFolds);
+    validation.predicted_by = fmt::format("{} parameters fitted to the other folds ({} folds, siblings kept together)",
+                                          free, validate::kFolds);
     const std::optional<std::string> path = arguments.value("write-accuracy");
     if (!path) return {};
     std::vector<Case> stack_left_out = validation.cases;
@@ -142,7 +146,8 @@ Result<std::string> run_validation(const Arguments& arguments) {
   if (!parameters) return tl::unexpected(parameters.error());
   const Result<void> predicted = predict_cases(arguments, *parameters, *validation);
   if (!predicted) return tl::unexpected(predicted.error());
-  const report::ValidationOptions options{arguments.has("split"), arguments.has("reference"), arguments.value_or("by", ""), *worst};
+  const report::ValidationOptions options{arguments.has("split"), arguments.has("reference"),
+                                          arguments.value_or("by", ""), *worst};
   if (arguments.has("json")) return report::validation_json(*validation, options);
   return report::validation_text(*validation, options);
 }

@@ -47,13 +47,19 @@ Result<void> sizes_are_positive(const Job& job) {
     std::string_view name;
     int value;
   };
-  const std::array sizes = {Size{"devices", job.cluster.devices}, Size{"tp", l.tp},
-                            Size{"pp", l.pp},                     Size{"virtual_stages", l.virtual_stages},
-                            Size{"cp", l.cp},                     Size{"ep", l.ep},
-                            Size{"micro_batch", l.micro_batch},   Size{"sequence", job.training.sequence},
-                            Size{"layers", job.model.layers},     Size{"heads", job.model.attention.heads}};
+  const std::array sizes = {Size{"devices", job.cluster.devices},
+                            Size{"tp", l.tp},
+                            Size{"pp", l.pp},
+                            Size{"virtual_stages", l.virtual_stages},
+                            Size{"cp", l.cp},
+                            Size{"ep", l.ep},
+                            Size{"micro_batch", l.micro_batch},
+                            Size{"sequence", job.training.sequence},
+                            Size{"layers", job.model.layers},
+                            Size{"heads", job.model.attention.heads}};
   for (const Size& size : sizes) {
-    if (size.value < 1) return infeasible(fmt::format("layout: {} is {}, but must be at least 1", size.name, size.value));
+    if (size.value < 1)
+      return infeasible(fmt::format("layout: {} is {}, but must be at least 1", size.name, size.value));
   }
   if (l.zero < 0 || l.zero > 3) return infeasible(fmt::format("layout: zero is {}, but must be 0, 1, 2 or 3", l.zero));
   return {};
@@ -77,10 +83,12 @@ Result<void> written_dp_is_right(const Job& job) {
   const std::int64_t copies = devices / model_ranks(layout);
   if (copies >= 1) {
     const std::int64_t idle = devices - copies * model_ranks(layout);
-    hint += fmt::format("{}dp {}{}", hint.empty() ? "" : " or ", copies, idle > 0 ? fmt::format(" with {} idle", idle) : "");
+    hint += fmt::format("{}dp {}{}", hint.empty() ? "" : " or ", copies,
+                        idle > 0 ? fmt::format(" with {} idle", idle) : "");
   }
-  return infeasible(fmt::format("layout: {} = {} ranks, but the cluster has {}", axes_text(layout, true), ranks, devices),
-                    hint.empty() ? fmt::format("try {} devices", ranks) : "try " + hint);
+  return infeasible(
+      fmt::format("layout: {} = {} ranks, but the cluster has {}", axes_text(layout, true), ranks, devices),
+      hint.empty() ? fmt::format("try {} devices", ranks) : "try " + hint);
 }
 
 Result<void> a_model_copy_fits_on_the_devices(const Job& job) {
@@ -89,8 +97,8 @@ Result<void> a_model_copy_fits_on_the_devices(const Job& job) {
   if (ranks <= devices) return {};
   std::string hint = try_another_axis(job.layout, devices, 1);
   return infeasible(
-      fmt::format("layout: {} = {} ranks for one copy of the model, but the cluster has {}", axes_text(job.layout, false),
-                  ranks, devices),
+      fmt::format("layout: {} = {} ranks for one copy of the model, but the cluster has {}",
+                  axes_text(job.layout, false), ranks, devices),
       hint.empty() ? fmt::format("try {} devices", ranks) : fmt::format("try {} or {} devices", hint, ranks));
 }
 
@@ -148,7 +156,8 @@ Result<void> stages_hold_layers(const Job& job) {
 }
 
 bool is_interleaved(const Layout& layout) {
-  return layout.schedule == Schedule::interleaved || (layout.schedule == Schedule::one_f_one_b && layout.virtual_stages > 1);
+  return layout.schedule == Schedule::interleaved ||
+         (layout.schedule == Schedule::one_f_one_b && layout.virtual_stages > 1);
 }
 
 Result<void> chunks_suit_the_schedule(const Job& job) {
@@ -204,9 +213,10 @@ Result<void> batch_divides(const Job& job) {
   if (of_rank >= 1 && std::fmod(batch, spec::data_parallel(job)) == 0) {
     hint += fmt::format(" or micro_batch {}", nearest_divisor(of_rank, job.layout.micro_batch));
   }
-  return infeasible(fmt::format("layout: global_batch {:.0f} is no multiple of dp {} × micro_batch {} = {:.0f} sequences",
-                                batch, spec::data_parallel(job), job.layout.micro_batch, share),
-                    hint);
+  return infeasible(
+      fmt::format("layout: global_batch {:.0f} is no multiple of dp {} × micro_batch {} = {:.0f} sequences", batch,
+                  spec::data_parallel(job), job.layout.micro_batch, share),
+      hint);
 }
 
 double nearest_batch(const Job& job, double multiple_of) {
@@ -220,8 +230,9 @@ Result<void> interleaving_has_whole_rounds(const Job& job) {
   const double batches = micro_batches(job);
   if (std::fmod(batches, job.layout.pp) == 0) return {};
   return infeasible(
-      fmt::format("layout: {:.0f} micro-batches with interleaving, which runs them in rounds of pp {} (Megatron demands it)",
-                  batches, job.layout.pp),
+      fmt::format(
+          "layout: {:.0f} micro-batches with interleaving, which runs them in rounds of pp {} (Megatron demands it)",
+          batches, job.layout.pp),
       fmt::format("try global_batch {:.0f} or virtual_stages 1", nearest_batch(job, job.layout.pp)));
 }
 
@@ -236,11 +247,11 @@ Result<void> dualpipe_has_two_directions(const Job& job) {
   const double batches = micro_batches(job);
   if (batches >= 2.0 * layout.pp && std::fmod(batches, 2) == 0) return {};
   const double even = std::max(2.0 * layout.pp, 2 * std::round(batches / 2));
-  return infeasible(fmt::format("layout: schedule dualpipe needs an even number of micro-batches, at least 2 × pp = {}, but "
-                                "there are {:.0f}",
-                                2 * layout.pp, batches),
-                    fmt::format("try global_batch {:.0f} or schedule 1f1b",
-                                even * spec::data_parallel(job) * layout.micro_batch));
+  return infeasible(
+      fmt::format("layout: schedule dualpipe needs an even number of micro-batches, at least 2 × pp = {}, but "
+                  "there are {:.0f}",
+                  2 * layout.pp, batches),
+      fmt::format("try global_batch {:.0f} or schedule 1f1b", even * spec::data_parallel(job) * layout.micro_batch));
 }
 
 Result<void> sequence_divides(const Job& job) {
@@ -254,10 +265,11 @@ Result<void> sequence_divides(const Job& job) {
   }
   if (!layout.sequence_parallel || (sequence / layout.cp) % layout.tp == 0) return {};
   const std::int64_t all = std::lcm<std::int64_t>(chunks, std::int64_t{layout.cp} * layout.tp);
-  return infeasible(fmt::format("layout: sequence {} over cp {} leaves {} tokens, which tp {} does not divide "
-                                "(sequence_parallel splits them)",
-                                sequence, layout.cp, sequence / layout.cp, layout.tp),
-                    fmt::format("try sequence {} or sequence_parallel false", std::max(all, (sequence + all / 2) / all * all)));
+  return infeasible(
+      fmt::format("layout: sequence {} over cp {} leaves {} tokens, which tp {} does not divide "
+                  "(sequence_parallel splits them)",
+                  sequence, layout.cp, sequence / layout.cp, layout.tp),
+      fmt::format("try sequence {} or sequence_parallel false", std::max(all, (sequence + all / 2) / all * all)));
 }
 
 Result<void> experts_divide(const Job& job) {
@@ -279,9 +291,10 @@ Result<void> experts_divide(const Job& job) {
   const std::int64_t ranks = std::int64_t{spec::data_parallel(job)} * layout.cp * layout.tp;
   if (ranks % (layout.ep * etp) == 0) return {};
   const std::int64_t room = std::gcd<std::int64_t>(std::max<std::int64_t>(1, ranks / etp), experts.count);
-  return infeasible(fmt::format("layout: ep {} × etp {} = {} ranks do not divide the dp {} × cp {} × tp {} = {} ranks of a stage",
-                                layout.ep, etp, layout.ep * etp, spec::data_parallel(job), layout.cp, layout.tp, ranks),
-                    ranks % etp == 0 ? fmt::format("try ep {}", nearest_divisor(room, layout.ep)) : "try etp 1");
+  return infeasible(
+      fmt::format("layout: ep {} × etp {} = {} ranks do not divide the dp {} × cp {} × tp {} = {} ranks of a stage",
+                  layout.ep, etp, layout.ep * etp, spec::data_parallel(job), layout.cp, layout.tp, ranks),
+      ranks % etp == 0 ? fmt::format("try ep {}", nearest_divisor(room, layout.ep)) : "try etp 1");
 }
 
 Result<void> shard_group_divides(const Job& job) {
@@ -289,8 +302,9 @@ Result<void> shard_group_divides(const Job& job) {
   if (layout.shard_group == 0) return {};
   const std::int64_t ranks = std::int64_t{spec::data_parallel(job)} * layout.cp;
   if (layout.zero == 0) {
-    return infeasible(fmt::format("layout: shard_group {} says over which ranks ZeRO shards, but zero is 0", layout.shard_group),
-                      "try zero 1 or shard_group 0");
+    return infeasible(
+        fmt::format("layout: shard_group {} says over which ranks ZeRO shards, but zero is 0", layout.shard_group),
+        "try zero 1 or shard_group 0");
   }
   if (ranks % layout.shard_group == 0) return {};
   return infeasible(fmt::format("layout: shard_group {} does not divide dp {} × cp {} = {} ranks", layout.shard_group,
@@ -302,8 +316,9 @@ Result<void> recomputed_layers_exist(const Job& job) {
   const Layout& layout = job.layout;
   const int most = (job.model.layers + layout.pp - 1) / layout.pp;
   if (layout.recompute_layers <= most) return {};
-  return infeasible(fmt::format("layout: recompute_layers {}, but a stage holds at most {}", layout.recompute_layers, most),
-                    "try recompute_layers 0, which means all of them");
+  return infeasible(
+      fmt::format("layout: recompute_layers {}, but a stage holds at most {}", layout.recompute_layers, most),
+      "try recompute_layers 0, which means all of them");
 }
 
 // In an order in which each rule may rely on those before it.

@@ -6,8 +6,8 @@
 //     layout: dp 4 × tp 8 × pp 3 = 96 ranks, but the cluster has 128
 //       try pp 4 or dp 5 with 8 idle
 //
-// Every refusal is ErrorKind::infeasible and carries its numbers and the nearest that works. What this lets through, the
-// closed form, the generator and the simulator may take for granted. Memory is another matter: plan/fits.hpp.
+// Every refusal is ErrorKind::infeasible and carries its numbers and the nearest that works. What this lets through,
+// the closed form, the generator and the simulator may take for granted. Memory is another matter: plan/fits.hpp.
 #pragma once
 
 #include <cstdint>

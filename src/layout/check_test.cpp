@@ -36,7 +36,8 @@ TEST(LayoutCheck, WrittenDpMustMultiplyOut) {
   job.layout.dp = 4;
   job.layout.tp = 8;
   job.layout.pp = 3;
-  EXPECT_EQ(refusal(job), "layout: dp 4 × tp 8 × pp 3 = 96 ranks, but the cluster has 128; try pp 4 or dp 5 with 8 idle");
+  EXPECT_EQ(refusal(job),
+            "layout: dp 4 × tp 8 × pp 3 = 96 ranks, but the cluster has 128; try pp 4 or dp 5 with 8 idle");
 }
 
 TEST(LayoutCheck, WrittenDpThatMultipliesOutPasses) {
@@ -51,16 +52,18 @@ TEST(LayoutCheck, OneCopyMustFitOnTheDevices) {
   spec::Job job = small_job();
   job.layout.tp = 8;
   job.layout.pp = 24;
-  EXPECT_EQ(refusal(job),
-            "layout: tp 8 × pp 24 = 192 ranks for one copy of the model, but the cluster has 128; try pp 16 or 192 devices");
+  EXPECT_EQ(
+      refusal(job),
+      "layout: tp 8 × pp 24 = 192 ranks for one copy of the model, but the cluster has 128; try pp 16 or 192 devices");
 }
 
 TEST(LayoutCheck, CopiesMustDivideTheDevices) {
   spec::Job job = small_job();
   job.layout.tp = 8;
   job.layout.pp = 3;
-  EXPECT_EQ(refusal(job), "layout: tp 8 × pp 3 = 24 ranks for one copy of the model, which do not divide 128 devices; "
-                          "try pp 2 or devices 120 with 8 idle");
+  EXPECT_EQ(refusal(job),
+            "layout: tp 8 × pp 3 = 24 ranks for one copy of the model, which do not divide 128 devices; "
+            "try pp 2 or devices 120 with 8 idle");
 }
 
 TEST(LayoutCheck, TpMustDivideTheHeads) {
@@ -106,7 +109,8 @@ TEST(LayoutCheck, InterleavedChunksHoldEqualLayers) {
   spec::Job job = small_job();
   job.layout.pp = 8;
   job.layout.virtual_stages = 2;
-  EXPECT_EQ(refusal(job), "layout: pp 8 × 2 chunks of a stage = 16 chunks do not divide 24 layers; try virtual_stages 1");
+  EXPECT_EQ(refusal(job),
+            "layout: pp 8 × 2 chunks of a stage = 16 chunks do not divide 24 layers; try virtual_stages 1");
 }
 
 TEST(LayoutCheck, UnevenEndsCountAsLayers) {
@@ -128,8 +132,9 @@ TEST(LayoutCheck, InterleavedScheduleNeedsVirtualStages) {
   spec::Job job = small_job();
   job.layout.pp = 4;
   job.layout.schedule = spec::Schedule::interleaved;
-  EXPECT_EQ(refusal(job), "layout: schedule interleaved needs at least 2 virtual_stages, but there is 1; "
-                          "try virtual_stages 2 or schedule 1f1b");
+  EXPECT_EQ(refusal(job),
+            "layout: schedule interleaved needs at least 2 virtual_stages, but there is 1; "
+            "try virtual_stages 2 or schedule 1f1b");
 }
 
 TEST(LayoutCheck, OtherSchedulesTakeNoVirtualStages) {
@@ -137,8 +142,9 @@ TEST(LayoutCheck, OtherSchedulesTakeNoVirtualStages) {
   job.layout.pp = 4;
   job.layout.virtual_stages = 2;
   job.layout.schedule = spec::Schedule::zb_1p;
-  EXPECT_EQ(refusal(job), "layout: schedule zb-1p sets its own chunks, but virtual_stages is 2; "
-                          "try virtual_stages 1 or schedule interleaved");
+  EXPECT_EQ(refusal(job),
+            "layout: schedule zb-1p sets its own chunks, but virtual_stages is 2; "
+            "try virtual_stages 1 or schedule interleaved");
 }
 
 TEST(LayoutCheck, InterleavingNeedsWholeRoundsOfMicroBatches) {
@@ -146,8 +152,9 @@ TEST(LayoutCheck, InterleavingNeedsWholeRoundsOfMicroBatches) {
   job.layout.pp = 4;
   job.layout.virtual_stages = 2;
   job.training.global_batch = 32 * 6;
-  EXPECT_EQ(refusal(job), "layout: 6 micro-batches with interleaving, which runs them in rounds of pp 4 (Megatron demands "
-                          "it); try global_batch 256 or virtual_stages 1");
+  EXPECT_EQ(refusal(job),
+            "layout: 6 micro-batches with interleaving, which runs them in rounds of pp 4 (Megatron demands "
+            "it); try global_batch 256 or virtual_stages 1");
 }
 
 TEST(LayoutCheck, ZbVFoldsTwoChunks) {
@@ -171,22 +178,25 @@ TEST(LayoutCheck, DualPipeNeedsMicroBatchesForBothDirections) {
   job.layout.pp = 8;
   job.layout.schedule = spec::Schedule::dualpipe;
   job.training.global_batch = 16 * 10;
-  EXPECT_EQ(refusal(job), "layout: schedule dualpipe needs an even number of micro-batches, at least 2 × pp = 16, but "
-                          "there are 10; try global_batch 256 or schedule 1f1b");
+  EXPECT_EQ(refusal(job),
+            "layout: schedule dualpipe needs an even number of micro-batches, at least 2 × pp = 16, but "
+            "there are 10; try global_batch 256 or schedule 1f1b");
 }
 
 TEST(LayoutCheck, TheBatchIsAMultipleOfAllRanksShares) {
   spec::Job job = small_job();
   job.layout.micro_batch = 3;
-  EXPECT_EQ(refusal(job), "layout: global_batch 1024 is no multiple of dp 128 × micro_batch 3 = 384 sequences; "
-                          "try global_batch 1152 or micro_batch 2");
+  EXPECT_EQ(refusal(job),
+            "layout: global_batch 1024 is no multiple of dp 128 × micro_batch 3 = 384 sequences; "
+            "try global_batch 1152 or micro_batch 2");
 }
 
 TEST(LayoutCheck, ABatchSmallerThanOneShareIsRefused) {
   spec::Job job = small_job();
   job.training.global_batch = 64;
-  EXPECT_EQ(refusal(job), "layout: global_batch 64 is no multiple of dp 128 × micro_batch 1 = 128 sequences; "
-                          "try global_batch 128");
+  EXPECT_EQ(refusal(job),
+            "layout: global_batch 64 is no multiple of dp 128 × micro_batch 1 = 128 sequences; "
+            "try global_batch 128");
 }
 
 TEST(LayoutCheck, ContextRanksTakeTwoChunksEach) {
@@ -201,8 +211,9 @@ TEST(LayoutCheck, SequenceParallelRanksShareTheTokens) {
   job.layout.tp = 8;
   job.layout.sequence_parallel = true;
   job.training.sequence = 2044;
-  EXPECT_EQ(refusal(job), "layout: sequence 2044 over cp 1 leaves 2044 tokens, which tp 8 does not divide "
-                          "(sequence_parallel splits them); try sequence 2048 or sequence_parallel false");
+  EXPECT_EQ(refusal(job),
+            "layout: sequence 2044 over cp 1 leaves 2044 tokens, which tp 8 does not divide "
+            "(sequence_parallel splits them); try sequence 2048 or sequence_parallel false");
 }
 
 TEST(LayoutCheck, ADenseModelHasNoExpertsToSpread) {
@@ -225,8 +236,9 @@ TEST(LayoutCheck, EpMustDivideTheRanksOfAStage) {
   job.model.experts.ffn = 4096;
   job.layout.pp = 8;
   job.layout.ep = 32;
-  EXPECT_EQ(refusal(job), "layout: ep 32 × etp 1 = 32 ranks do not divide the dp 16 × cp 1 × tp 1 = 16 ranks of a stage; "
-                          "try ep 16");
+  EXPECT_EQ(refusal(job),
+            "layout: ep 32 × etp 1 = 32 ranks do not divide the dp 16 × cp 1 × tp 1 = 16 ranks of a stage; "
+            "try ep 16");
 }
 
 TEST(LayoutCheck, TheShardGroupMustDivideTheDataRanks) {
@@ -239,8 +251,9 @@ TEST(LayoutCheck, TheShardGroupMustDivideTheDataRanks) {
 TEST(LayoutCheck, AShardGroupNeedsZero) {
   spec::Job job = small_job();
   job.layout.shard_group = 8;
-  EXPECT_EQ(refusal(job), "layout: shard_group 8 says over which ranks ZeRO shards, but zero is 0; "
-                          "try zero 1 or shard_group 0");
+  EXPECT_EQ(refusal(job),
+            "layout: shard_group 8 says over which ranks ZeRO shards, but zero is 0; "
+            "try zero 1 or shard_group 0");
 }
 
 TEST(LayoutCheck, ZeroThreeMayBeUsedInAPipeline) {
@@ -255,8 +268,9 @@ TEST(LayoutCheck, RecomputedLayersMustExist) {
   job.layout.pp = 4;
   job.layout.recompute = spec::Recompute::full;
   job.layout.recompute_layers = 7;
-  EXPECT_EQ(refusal(job), "layout: recompute_layers 7, but a stage holds at most 6; "
-                          "try recompute_layers 0, which means all of them");
+  EXPECT_EQ(refusal(job),
+            "layout: recompute_layers 7, but a stage holds at most 6; "
+            "try recompute_layers 0, which means all of them");
 }
 
 TEST(LayoutCheck, SizesBelowOneAreRefused) {

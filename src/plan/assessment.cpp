@@ -31,20 +31,21 @@ void warn_of_slow_tensor_axis(const spec::Job& job, std::vector<std::string>& li
 void warn_of_short_pipeline(const spec::Job& job, std::vector<std::string>& list) {
   const double batches = layout::micro_batches(job);
   if (job.layout.pp < 2 || batches >= kOptimisticPipeline * job.layout.pp) return;
-  list.push_back(fmt::format("{:.0f} micro-batches for {} stages: a larger global_batch would shrink the bubble", batches,
-                             job.layout.pp));
+  list.push_back(fmt::format("{:.0f} micro-batches for {} stages: a larger global_batch would shrink the bubble",
+                             batches, job.layout.pp));
 }
 
 void warn_of_full_device(const spec::Job& job, const MemoryUse& memory, std::vector<std::string>& list) {
   const double share = memory.total() / job.cluster.device.memory_bytes;
   if (share <= kNearlyFull || share > 1) return;
-  list.push_back(fmt::format("memory is {:.0f} % full: what the estimate errs by may be more than what is left", 100 * share));
+  list.push_back(
+      fmt::format("memory is {:.0f} % full: what the estimate errs by may be more than what is left", 100 * share));
 }
 
 void warn_of_long_sequence(const spec::Job& job, std::vector<std::string>& list) {
   if (job.model.max_sequence == 0 || job.training.sequence <= job.model.max_sequence) return;
-  list.push_back(fmt::format("sequence {} is longer than the {} tokens that the model is made for", job.training.sequence,
-                             job.model.max_sequence));
+  list.push_back(fmt::format("sequence {} is longer than the {} tokens that the model is made for",
+                             job.training.sequence, job.model.max_sequence));
 }
 
 }  // namespace

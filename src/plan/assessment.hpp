@@ -18,8 +18,8 @@ namespace twinpod::plan {
 
 struct Assessment {
   StepTime step;
-  MemoryUse memory;                // of the fullest stage
-  std::vector<MemoryUse> stages;   // of every stage, in order
+  MemoryUse memory;               // of the fullest stage
+  std::vector<MemoryUse> stages;  // of every stage, in order
   Metrics metrics;
   Range range;
   std::vector<std::string> warnings;

@@ -41,7 +41,8 @@ TEST(Assessment, UnevenStagesAreSaid) {
   spec::Job job = small_job();
   job.model.layers = 22;
   job.layout.pp = 4;
-  EXPECT_EQ(assess(job, {}).warnings.at(0), "22 layers over 4 stages: some hold 6, others 5, and the fullest sets the pace");
+  EXPECT_EQ(assess(job, {}).warnings.at(0),
+            "22 layers over 4 stages: some hold 6, others 5, and the fullest sets the pace");
 }
 
 TEST(Assessment, TensorParallelismBeyondTheNodeIsSaid) {
@@ -54,7 +55,8 @@ TEST(Assessment, FewMicroBatchesAreSaid) {
   spec::Job job = small_job();
   job.layout.pp = 8;
   job.training.global_batch = 64;
-  EXPECT_EQ(assess(job, {}).warnings.at(0), "8 micro-batches for 8 stages: a larger global_batch would shrink the bubble");
+  EXPECT_EQ(assess(job, {}).warnings.at(0),
+            "8 micro-batches for 8 stages: a larger global_batch would shrink the bubble");
 }
 
 TEST(Assessment, ANearlyFullDeviceIsSaid) {

@@ -10,6 +10,7 @@
 #include "core/units.hpp"
 #include "layout/check.hpp"
 #include "plan/estimate.hpp"
+#include "spec/bounds.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::plan {
@@ -22,6 +23,8 @@ using spec::Recompute;
 constexpr std::size_t kMaxChanges = 3;       // beyond that a layout is not near any more
 constexpr std::size_t kMaxTimed = 24;        // layouts with equally many changes whose step is timed
 constexpr std::size_t kMaxValuesOfAxis = 5;  // of one axis that are tried
+
+constexpr int kMaxLeanLayouts = 20'000;      // keeps an absurd job from searching for long
 
 // One change of one knob.
 struct Move {
@@ -67,8 +70,10 @@ class Moves {
 };
 
 std::vector<int> stronger_recompute(const Layout& layout) {
-  if (layout.recompute == Recompute::none) return {static_cast<int>(Recompute::selective), static_cast<int>(Recompute::full)};
-  if (layout.recompute == Recompute::selective || layout.recompute_layers > 0) return {static_cast<int>(Recompute::full)};
+  if (layout.recompute == Recompute::none)
+    return {static_cast<int>(Recompute::selective), static_cast<int>(Recompute::full)};
+  if (layout.recompute == Recompute::selective || layout.recompute_layers > 0)
+    return {static_cast<int>(Recompute::full)};
   return {};
 }
 
@@ -86,7 +91,8 @@ std::vector<Move> saving_moves(const Job& job) {
   moves.add(set_micro_batch, smaller);
   moves.add(set_pp, larger_divisors(job.model.layers, layout.pp, job.cluster.devices));
   moves.add(set_tp, larger_divisors(job.model.attention.heads, layout.tp, std::max(1, job.cluster.scale_up_domain)));
-  if (job.model.experts.count > 0) moves.add(set_ep, larger_divisors(job.model.experts.count, layout.ep, job.cluster.devices));
+  if (job.model.experts.count > 0)
+    moves.add(set_ep, larger_divisors(job.model.experts.count, layout.ep, job.cluster.devices));
   moves.add(set_cp, larger_divisors(64, layout.cp, job.cluster.devices));
   if (!layout.offload_optimizer && job.cluster.device.host_bytes_per_s > 0) moves.add(set_offload, {1});
   return moves.list();
@@ -129,7 +135,9 @@ std::vector<std::string> changes_between(const Job& from, const Job& to) {
   if (a.recompute != b.recompute || a.recompute_layers != b.recompute_layers) {
     changes.push_back(fmt::format("recompute {}", spec::name_of(b.recompute)));
   }
-  if (a.sequence_parallel != b.sequence_parallel) changes.emplace_back("sequence_parallel true");
+  if (b.tp > 1 && a.sequence_parallel != b.sequence_parallel) {
+    changes.push_back(fmt::format("sequence_parallel {}", b.sequence_parallel));
+  }
   if (a.offload_optimizer != b.offload_optimizer) changes.emplace_back("offload_optimizer true");
   return changes;
 }
@@ -164,6 +172,7 @@ Job saving_most(const Job& job) {
 template <typename Visit>
 void for_each_lean_layout(const Job& job, const Visit& visit) {
   Job lean = saving_most(job);
+  int left = kMaxLeanLayouts;
   const std::vector<std::int64_t> batches = layout::divisors(static_cast<std::int64_t>(job.training.global_batch));
   for (const std::int64_t tp : layout::divisors(job.model.attention.heads)) {
     if (tp > std::max(1, job.cluster.scale_up_domain)) break;
@@ -175,7 +184,7 @@ void for_each_lean_layout(const Job& job, const Visit& visit) {
         lean.layout.zero = zero;
         for (const std::int64_t dp : batches) {
           const std::int64_t devices = tp * pp * lean.layout.cp * dp;
-          if (devices > 10'000'000) break;
+          if (devices > spec::kMaxDevices || --left < 0) break;
           lean.cluster.devices = static_cast<int>(devices);
           if (!visit(lean)) break;
         }
@@ -197,7 +206,8 @@ std::optional<Fitting> leanest_on_as_many(const Job& job) {
 
 std::pair<std::string_view, double> largest_part(const MemoryUse& use) {
   const MemoryParts parts = memory_parts(use);
-  return *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return *std::max_element(parts.begin(), parts.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
 // Optimizer state of one host's devices, when it lives there.
@@ -283,16 +293,17 @@ Result<void> check_memory(const Job& job) {
   const std::optional<Shortage> found = shortage(job);
   if (!found) return {};
   if (found->of_host) {
-    return infeasible(fmt::format("memory: the optimizer state of a node's devices needs {}, but its host has {}: {} too much",
-                                  format_bytes(found->needed_bytes), format_bytes(found->capacity_bytes),
-                                  format_bytes(found->over_bytes())),
-                      advice(job));
+    return infeasible(
+        fmt::format("memory: the optimizer state of a node's devices needs {}, but its host has {}: {} too much",
+                    format_bytes(found->needed_bytes), format_bytes(found->capacity_bytes),
+                    format_bytes(found->over_bytes())),
+        advice(job));
   }
-  return infeasible(fmt::format("memory: stage {} needs {}, but {} has {}: {} too much; the largest part is {}, {}",
-                                found->use.stage, format_bytes(found->needed_bytes), job.cluster.device.name,
-                                format_bytes(found->capacity_bytes), format_bytes(found->over_bytes()), found->largest,
-                                format_bytes(found->largest_bytes)),
-                    advice(job));
+  return infeasible(
+      fmt::format("memory: stage {} needs {}, but {} has {}: {} too much; the largest part is {}, {}", found->use.stage,
+                  format_bytes(found->needed_bytes), job.cluster.device.name, format_bytes(found->capacity_bytes),
+                  format_bytes(found->over_bytes()), found->largest, format_bytes(found->largest_bytes)),
+      advice(job));
 }
 
 }  // namespace twinpod::plan

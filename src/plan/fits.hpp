@@ -2,7 +2,8 @@
 //
 //     const Result<void> fits = check_memory(job);
 //
-//     memory: stage 0 needs 112 GB, but A100-SXM4-80GB has 80.0 GB: 32.0 GB too much; the largest part is optimizer, 56.1 GB
+//     memory: stage 0 needs 112 GB, but A100-SXM4-80GB has 80.0 GB: 32.0 GB too much; the largest part is
+//     optimizer, 56.1 GB
 //       the nearest layout that fits: zero 1 (68.2 GB, 12.3 s a step)
 //
 // REQUIRES everywhere: a job that passed layout::check.
@@ -27,11 +28,11 @@ MemoryParts memory_parts(const MemoryUse& use);
 
 // What there is too little of, with its numbers.
 struct Shortage {
-  bool of_host = false;        // the host's memory, for offloaded optimizer state; else the device's
-  double needed_bytes = 0;     // of one device, or of one host
+  bool of_host = false;     // the host's memory, for offloaded optimizer state; else the device's
+  double needed_bytes = 0;  // of one device, or of one host
   double capacity_bytes = 0;
-  MemoryUse use;               // of the fullest stage
-  std::string_view largest;    // name of the largest part of it
+  MemoryUse use;             // of the fullest stage
+  std::string_view largest;  // name of the largest part of it
   double largest_bytes = 0;
   double over_bytes() const { return needed_bytes - capacity_bytes; }
 };

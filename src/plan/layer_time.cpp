@@ -169,13 +169,13 @@ double shard_exposed_s(const Scene& scene, double compute, double traffic) {
   return beside - compute + scene.physics.zero3_overlap * std::min(compute, traffic);
 }
 
-double square(double x) { return x * x; }
+double cube(double x) { return x * x * x; }
 
 // Ranks of a tensor-parallel group wait for the slowest host among them at every collective.
 double host_s(const Scene& scene, model::LayerKind kind) {
   const spec::Physics& p = scene.physics;
   double host = scene.job.stack.launches * p.launch_s;
-  if (scene.job.layout.tp > 1 && host > 0) host += p.launch_tp_s * square(scene.job.layout.tp / 8.0);
+  if (scene.job.layout.tp > 1 && host > 0) host += p.launch_tp_s * cube(scene.job.layout.tp / 8.0);
   if (kind == model::LayerKind::experts && !scene.job.stack.expert_sync) host += p.launch_expert_s;
   return host;
 }
@@ -198,8 +198,8 @@ double smooth_max(double a, double b) {
   const double high = std::max(a, b);
   if (high <= 0) return 0;
   const double ratio = std::min(a, b) / high;
-  const double cube = ratio * ratio * ratio;
-  return high * std::pow(1 + cube * cube, 1.0 / 6);
+  const double third = ratio * ratio * ratio;
+  return high * std::pow(1 + third * third, 1.0 / 6);
 }
 
 PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed) {

@@ -28,8 +28,8 @@ double single_device_tokens_per_s(const spec::Job& job) {
 
 void add_whole_run(const spec::Job& job, Metrics& m) {
   if (job.training.target_loss > 0) {
-    m.accuracy = time_to_accuracy(besiroglu_2024(), visited_parameters(job), job.training.target_loss, m.tokens_per_step,
-                                  m.step_time_s);
+    m.accuracy = time_to_accuracy(besiroglu_2024(), visited_parameters(job), job.training.target_loss,
+                                  m.tokens_per_step, m.step_time_s);
   }
   m.training_tokens = job.training.tokens;
   if (m.training_tokens <= 0 && m.accuracy && m.accuracy->tokens) m.training_tokens = *m.accuracy->tokens;
@@ -53,7 +53,8 @@ double usd_per_device_hour(const spec::Cluster& cluster) {
 }
 
 double watts_per_device(const spec::Cluster& cluster) {
-  return cluster.node_power_w > 0 ? cluster.node_power_w / std::max(1, cluster.devices_per_node) : cluster.device.power_w;
+  return cluster.node_power_w > 0 ? cluster.node_power_w / std::max(1, cluster.devices_per_node)
+                                  : cluster.device.power_w;
 }
 
 spec::Job single_device_job(const spec::Job& job) {

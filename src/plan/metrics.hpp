@@ -21,21 +21,21 @@ struct Metrics {
   double tokens_per_step = 0;
   double tokens_per_s = 0;
   double tokens_per_s_per_device = 0;
-  double model_flop_per_s = 0;      // of one device; causal attention at half, nothing done twice
-  double hardware_flop_per_s = 0;   // of one device; all that it executes
-  double peak_flop_per_s = 0;       // of one device, at the training precision
+  double model_flop_per_s = 0;     // of one device; causal attention at half, nothing done twice
+  double hardware_flop_per_s = 0;  // of one device; all that it executes
+  double peak_flop_per_s = 0;      // of one device, at the training precision
   double mfu = 0;
   double hfu = 0;
   double one_device_tokens_per_s = 0;  // T, as if one device had memory enough
   double scale_factor = 0;
   double computation_rate_flop_per_s = 0;
-  double cluster_utilisation = 0;   // share of device time that computes
+  double cluster_utilisation = 0;  // share of device time that computes
   double bubble_share = 0;
-  double training_tokens = 0;       // asked, or needed for the target loss; 0: neither
+  double training_tokens = 0;  // asked, or needed for the target loss; 0: neither
   std::optional<double> time_to_train_s;
   std::optional<double> time_to_train_8tp_s;
   std::optional<double> device_hours;
-  std::optional<double> cost_usd;   // empty when the price is not known, too
+  std::optional<double> cost_usd;  // empty when the price is not known, too
   std::optional<double> energy_kwh;
   std::optional<TimeToAccuracy> accuracy;
 };
@@ -54,7 +54,7 @@ double watts_per_device(const spec::Cluster& cluster);     // 0: not known
 
 // One metric for people.
 struct MetricLine {
-  std::string key;      // as in the JSON output
+  std::string key;  // as in the JSON output
   std::string label;
   std::string value;    // with its unit; "not known" and why, when there is none
   std::string formula;  // with the numbers of this job

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
 #include "plan/metrics.hpp"
@@ -15,13 +16,6 @@ namespace {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string tokens_per_s(double rate) { return format_count(rate) + " tokens/s"; }
-
-// 1,234,567 with separators: money and hours are read digit by digit.
-std::string grouped(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
 
 class Lines {
  public:
@@ -54,8 +48,9 @@ class Lines {
     const std::string peak =
         fmt::format("{} peak {}", spec::name_of(job_.training.precision), format_flop_per_s(m_.peak_flop_per_s));
     add("model_flop_per_s", "model FLOP/s of a device", format_flop_per_s(m_.model_flop_per_s),
-        fmt::format("3 × forward FLOP of a token (causal attention at half, no recompute) × tokens/s / n = {}FLOP × {} / {}",
-                    with_prefix(flop), format_count(m_.tokens_per_s), job_.cluster.devices));
+        fmt::format(
+            "3 × forward FLOP of a token (causal attention at half, no recompute) × tokens/s / n = {}FLOP × {} / {}",
+            with_prefix(flop), format_count(m_.tokens_per_s), job_.cluster.devices));
     add("hardware_flop_per_s", "hardware FLOP/s of a device", format_flop_per_s(m_.hardware_flop_per_s),
         "FLOP that the device executes, recompute included / step time");
     add("mfu", "MFU", percent(m_.mfu),
@@ -63,7 +58,8 @@ class Lines {
     add("hfu", "HFU", percent(m_.hfu),
         fmt::format("hardware FLOP/s / peak = {} / {}", format_flop_per_s(m_.hardware_flop_per_s), peak));
     add("cluster_utilisation", "cluster utilisation", percent(m_.cluster_utilisation),
-        "share of the step in which a device computes: (products + attention + elements + head + recompute + optimizer) / "
+        "share of the step in which a device computes: (products + attention + elements + head + recompute + "
+        "optimizer) / "
         "step time");
     add("bubble_share", "bubble", percent(m_.bubble_share), "time that a device waits for other stages / step time");
   }
@@ -87,17 +83,18 @@ class Lines {
         fmt::format("8 × {} tokens × {} parameters / ({} × {})", format_count(m_.training_tokens),
                     format_count(visited_parameters(job_)), job_.cluster.devices,
                     format_flop_per_s(m_.hardware_flop_per_s)));
-    add("device_hours", "device-hours", grouped(*m_.device_hours),
+    add("device_hours", "device-hours", with_thousands(*m_.device_hours),
         fmt::format("devices × time = {} × {}", job_.cluster.devices, time));
     add_cost();
-    add("energy_kwh", "energy", m_.energy_kwh ? grouped(*m_.energy_kwh) + " kWh" : "not known: no power in the catalog",
+    add("energy_kwh", "energy",
+        m_.energy_kwh ? with_thousands(*m_.energy_kwh) + " kWh" : "not known: no power in the catalog",
         fmt::format("power of a device with its share of the node × devices × time = {:.0f} W × {} × {}",
                     watts_per_device(job_.cluster), job_.cluster.devices, time));
   }
 
   void add_cost() {
-    add("cost_usd", "cost", m_.cost_usd ? grouped(*m_.cost_usd) + " USD" : "not known: no price in the catalog",
-        fmt::format("device-hours × price of a device-hour = {} × {:.2f} USD", grouped(*m_.device_hours),
+    add("cost_usd", "cost", m_.cost_usd ? with_thousands(*m_.cost_usd) + " USD" : "not known: no price in the catalog",
+        fmt::format("device-hours × price of a device-hour = {} × {:.2f} USD", with_thousands(*m_.device_hours),
                     usd_per_device_hour(job_.cluster)));
   }
 
@@ -106,16 +103,19 @@ class Lines {
     const TimeToAccuracy& a = *m_.accuracy;
     const ScalingLaw law = besiroglu_2024();
     const std::string formula = fmt::format(
-        "L = E + A/N^α + B/D^β with E {}, A {}, α {}, B {}, β {} ({}); critical batch 2e8/L^(1/0.21) = {} tokens (Kaplan et "
+        "L = E + A/N^α + B/D^β with E {}, A {}, α {}, B {}, β {} ({}); critical batch 2e8/L^(1/0.21) = {} tokens "
+        "(Kaplan et "
         "al. 2020); tokens × (1 + batch/critical) = × {:.2f}",
-        law.floor, law.a, law.alpha, law.b, law.beta, law.source, format_count(a.critical_batch_tokens), a.batch_factor);
+        law.floor, law.a, law.alpha, law.b, law.beta, law.source, format_count(a.critical_batch_tokens),
+        a.batch_factor);
     if (!a.tokens) {
       add("time_to_accuracy_s", fmt::format("time to loss {:g}", a.target_loss),
           fmt::format("this model cannot reach it: its floor is {:.3f}", a.floor), formula);
       return;
     }
     add("time_to_accuracy_s", fmt::format("time to loss {:g}", a.target_loss),
-        fmt::format("{} ({} tokens, {} steps)", format_seconds(*a.seconds), format_count(*a.tokens), grouped(*a.steps)),
+        fmt::format("{} ({} tokens, {} steps)", format_seconds(*a.seconds), format_count(*a.tokens),
+                    with_thousands(*a.steps)),
         formula);
   }
 

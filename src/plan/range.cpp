@@ -95,8 +95,10 @@ Result<Accuracy> read_accuracy_text(std::string_view text, const std::string& fi
 std::string write_accuracy(const Accuracy& accuracy) {
   std::string text =
       "# Measured over predicted step time of published runs (grades A and B), each predicted by parameters that were\n"
-      "# fitted without it and its siblings: 10th and 90th percentile. A key that is missing stands for any; rows without\n"
-      "# a stack come from predictions that never saw any run of the stack. Written by `twinpod validate --cross-validate\n"
+      "# fitted without it and its siblings: 10th and 90th percentile. A key that is missing stands for any; rows "
+      "without\n"
+      "# a stack come from predictions that never saw any run of the stack. Written by `twinpod validate "
+      "--cross-validate\n"
       "# --write-accuracy FILE`; read for the range of each estimate.\n";
   for (const AccuracyRow& row : accuracy) {
     text += "- {";

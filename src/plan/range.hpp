@@ -4,11 +4,11 @@
 //     const Range range = range_of(*accuracy, job);
 //     step_s * range.low .. step_s * range.high      eight of ten published runs like this one lie between
 //
-// "Like it" means the same device family, stack and kind of layout. With fewer than kEnoughRuns of them the stack's runs on
-// all devices decide; when there are too few of those as well, the device's with other stacks, then all runs: those were
-// predicted as if their stack had never been seen, and spread the wider for it. The Range then says that the job lies
-// outside what was validated. The file is written by `twinpod validate --write-accuracy`, from predictions that never saw
-// the row or its siblings.
+// "Like it" means the same device family, stack and kind of layout. With fewer than kEnoughRuns of them the stack's
+// runs on all devices decide; when there are too few of those as well, the device's with other stacks, then all runs:
+// those were predicted as if their stack had never been seen, and spread the wider for it. The Range then says that the
+// job lies outside what was validated. The file is written by `twinpod validate --write-accuracy`, from predictions
+// that never saw the row or its siblings.
 #pragma once
 
 #include <string>
@@ -44,11 +44,11 @@ Result<Accuracy> read_accuracy_text(std::string_view text, const std::string& fi
 std::string write_accuracy(const Accuracy& accuracy);
 
 struct Range {
-  double low = 1;        // factors of the predicted step time
+  double low = 1;  // factors of the predicted step time
   double high = 1;
-  int count = 0;         // runs that it rests on; 0: it rests on none
-  std::string basis;     // "12 runs of megatron-2021 on a100, pipeline"
-  std::string outside;   // why the job lies outside what was validated; empty: it does not
+  int count = 0;        // runs that it rests on; 0: it rests on none
+  std::string basis;    // "12 runs of megatron-2021 on a100, pipeline"
+  std::string outside;  // why the job lies outside what was validated; empty: it does not
   bool validated() const { return outside.empty(); }
 };
 

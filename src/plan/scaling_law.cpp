@@ -8,7 +8,9 @@ ScalingLaw hoffmann_2022() { return {"Hoffmann et al. 2022, approach 3", 1.69, 4
 
 ScalingLaw besiroglu_2024() { return {"Besiroglu et al. 2024", 1.8172, 482.01, 0.3478, 2085.43, 0.3658}; }
 
-double loss_floor(const ScalingLaw& law, double parameters) { return law.floor + law.a / std::pow(parameters, law.alpha); }
+double loss_floor(const ScalingLaw& law, double parameters) {
+  return law.floor + law.a / std::pow(parameters, law.alpha);
+}
 
 double loss_of(const ScalingLaw& law, double parameters, double tokens) {
   return loss_floor(law, parameters) + law.b / std::pow(tokens, law.beta);

@@ -15,7 +15,9 @@ using spec::Precision;
 using spec::Shelf;
 
 std::string format_usd_per_hour(double usd) { return fmt::format("{:.2f}", usd); }
-std::string format_watts(double watts) { return watts >= 10e3 ? fmt::format("{:.1f} kW", watts / 1e3) : fmt::format("{:.0f} W", watts); }
+std::string format_watts(double watts) {
+  return watts >= 10e3 ? fmt::format("{:.1f} kW", watts / 1e3) : fmt::format("{:.0f} W", watts);
+}
 
 Cell origin_cell(const spec::Source& source) { return text_cell(std::string(spec::name_of(source.origin))); }
 
@@ -68,7 +70,11 @@ Result<Listing> list_devices(const spec::Catalog& catalog) {
 Result<Listing> list_links(const spec::Catalog& catalog) {
   return listed(
       catalog, Shelf::links,
-      {{"name", "name"}, {"link", "link"}, {"bytes_per_s", "one direction", true}, {"latency_s", "latency", true}, {"origin", "origin"}},
+      {{"name", "name"},
+       {"link", "link"},
+       {"bytes_per_s", "one direction", true},
+       {"latency_s", "latency", true},
+       {"origin", "origin"}},
       [&](const std::string& name) { return catalog.link(name); },
       [](const std::string& name, const spec::Link& l) -> std::vector<Cell> {
         return {text_cell(name), text_cell(l.name), quantity_cell(l.bytes_per_s, format_bytes_per_s),
@@ -185,9 +191,12 @@ Result<Listing> list_stacks(const spec::Catalog& catalog) {
        {"origin", "origin"}},
       [&](const std::string& name) { return catalog.stack(name, ""); },
       [](const std::string& name, const spec::Stack& s) -> std::vector<Cell> {
-        return {text_cell(name),          text_cell(s.family),
-                count_cell(s.year),       text_cell(s.fused_attention ? "fused" : "unfused"),
-                {fmt::format("{}", s.default_zero), s.default_zero}, text_cell(joined(s.traits)),
+        return {text_cell(name),
+                text_cell(s.family),
+                count_cell(s.year),
+                text_cell(s.fused_attention ? "fused" : "unfused"),
+                {fmt::format("{}", s.default_zero), s.default_zero},
+                text_cell(joined(s.traits)),
                 origin_cell(s.source)};
       });
 }
@@ -229,13 +238,20 @@ Result<Listing> list_parameters(const spec::Catalog& catalog) {
 
 Result<Listing> list(const spec::Catalog& catalog, Shelf shelf) {
   switch (shelf) {
-    case Shelf::devices: return list_devices(catalog);
-    case Shelf::links: return list_links(catalog);
-    case Shelf::nodes: return list_nodes(catalog);
-    case Shelf::clusters: return list_clusters(catalog);
-    case Shelf::models: return list_models(catalog);
-    case Shelf::stacks: return list_stacks(catalog);
-    case Shelf::runs: break;
+    case Shelf::devices:
+      return list_devices(catalog);
+    case Shelf::links:
+      return list_links(catalog);
+    case Shelf::nodes:
+      return list_nodes(catalog);
+    case Shelf::clusters:
+      return list_clusters(catalog);
+    case Shelf::models:
+      return list_models(catalog);
+    case Shelf::stacks:
+      return list_stacks(catalog);
+    case Shelf::runs:
+      break;
   }
   return input_error("`twinpod validate` shows the published runs");
 }

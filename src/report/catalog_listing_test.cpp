@@ -15,7 +15,8 @@ const spec::Catalog& shipped_catalog() {
 }
 
 TEST(CatalogListing, EveryEntryOfEveryShelfCanBeListedAndShown) {
-  for (const Shelf shelf : {Shelf::devices, Shelf::links, Shelf::nodes, Shelf::clusters, Shelf::models, Shelf::stacks}) {
+  for (const Shelf shelf :
+       {Shelf::devices, Shelf::links, Shelf::nodes, Shelf::clusters, Shelf::models, Shelf::stacks}) {
     const Result<Listing> all = list(shipped_catalog(), shelf);
     ASSERT_TRUE(all.has_value()) << to_string(all.error());
     EXPECT_EQ(all->rows.size(), shipped_catalog().names(shelf).size());

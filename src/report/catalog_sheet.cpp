@@ -95,7 +95,8 @@ Sheet sheet_of(const spec::NodeType& n) {
   writer.text("device", "device", n.device);
   writer.count("devices", "devices", n.devices);
   writer.text("scale_up", "scale-up network", std::string(spec::name_of(n.scale_up)));
-  writer.quantity("scale_up_bytes_per_s", "scale-up, of a device, one direction", n.scale_up_bytes_per_s, format_bytes_per_s);
+  writer.quantity("scale_up_bytes_per_s", "scale-up, of a device, one direction", n.scale_up_bytes_per_s,
+                  format_bytes_per_s);
   writer.count("scale_up_domain", "devices that it joins", n.scale_up_domain);
   writer.count("nics", "network interfaces", n.nics);
   writer.quantity("nic_bytes_per_s", "of each, one direction", n.nic_bytes_per_s, format_bytes_per_s);
@@ -108,7 +109,8 @@ Sheet sheet_of(const spec::NodeType& n) {
 void write_node_figures(const spec::Cluster& c, Writer& writer) {
   writer.count("devices_per_node", "devices of a node", c.devices_per_node);
   writer.text("scale_up", "scale-up network", std::string(spec::name_of(c.scale_up)));
-  writer.quantity("scale_up_bytes_per_s", "scale-up, of a device, one direction", c.scale_up_bytes_per_s, format_bytes_per_s);
+  writer.quantity("scale_up_bytes_per_s", "scale-up, of a device, one direction", c.scale_up_bytes_per_s,
+                  format_bytes_per_s);
   writer.quantity("node_power_w", "power of a node", c.node_power_w, format_watts);
   writer.quantity("host_memory_bytes", "host memory of a node", c.host_memory_bytes, format_bytes);
 }
@@ -167,7 +169,8 @@ void write_arithmetic(const spec::Model& m, Writer& writer) {
   const model::ParameterCount p = model::parameters(m);
   writer.derived("embedding_parameters", "parameters: embedding", p.embedding, format_count);
   writer.derived("attention_parameters", "  attention of a layer", p.attention, format_count);
-  if (model::num_expert_layers(m) < m.layers) writer.derived("mlp_parameters", "  MLP of a dense layer", p.mlp, format_count);
+  if (model::num_expert_layers(m) < m.layers)
+    writer.derived("mlp_parameters", "  MLP of a dense layer", p.mlp, format_count);
   writer.derived("routed_expert_parameters", "  routed experts of a layer", p.routed_experts, format_count);
   writer.derived("shared_expert_parameters", "  router and shared experts of a layer", p.shared_experts, format_count);
   writer.derived("norm_parameters", "  norms of a layer", p.norms, format_count);
@@ -194,7 +197,8 @@ Sheet sheet_of(const spec::Model& m) {
 
 void write_values(const std::string& scope, const spec::FieldValues& values, Sheet& sheet) {
   for (const auto& [name, value] : values) {
-    sheet.add(fmt::format("{}.{}", scope, name), fmt::format("{}: {}", scope, name), {format_number(value), value}, "derived");
+    sheet.add(fmt::format("{}.{}", scope, name), fmt::format("{}: {}", scope, name), {format_number(value), value},
+              "derived");
   }
 }
 
@@ -215,8 +219,10 @@ Sheet sheet_of(const spec::Stack& s, const spec::Parameters& parameters) {
   write_values("fixed", s.fixed, sheet);
   for (const std::string& trait : s.traits) {
     const auto found = parameters.by_trait.find(trait);
-    if (found == parameters.by_trait.end()) sheet.add(trait, "trait", text_cell(trait), spec::name_of(s.source.origin));
-    else write_values(trait, found->second, sheet);
+    if (found == parameters.by_trait.end())
+      sheet.add(trait, "trait", text_cell(trait), spec::name_of(s.source.origin));
+    else
+      write_values(trait, found->second, sheet);
   }
   const auto own = parameters.by_stack.find(s.name);
   if (own != parameters.by_stack.end()) write_values("fitted", own->second, sheet);
@@ -242,13 +248,20 @@ Result<Sheet> sheet_from(const Result<T>& entry) {
 
 Result<Sheet> sheet(const spec::Catalog& catalog, Shelf shelf, std::string_view name) {
   switch (shelf) {
-    case Shelf::devices: return sheet_from(catalog.device(name));
-    case Shelf::links: return sheet_from(catalog.link(name));
-    case Shelf::nodes: return sheet_from(catalog.node(name));
-    case Shelf::clusters: return cluster_sheet(catalog, name);
-    case Shelf::models: return sheet_from(catalog.model(name));
-    case Shelf::runs: return input_error("`twinpod validate` shows the published runs");
-    case Shelf::stacks: break;
+    case Shelf::devices:
+      return sheet_from(catalog.device(name));
+    case Shelf::links:
+      return sheet_from(catalog.link(name));
+    case Shelf::nodes:
+      return sheet_from(catalog.node(name));
+    case Shelf::clusters:
+      return cluster_sheet(catalog, name);
+    case Shelf::models:
+      return sheet_from(catalog.model(name));
+    case Shelf::runs:
+      return input_error("`twinpod validate` shows the published runs");
+    case Shelf::stacks:
+      break;
   }
   const Result<spec::Stack> stack = catalog.stack(name, "");
   if (!stack) return tl::unexpected(stack.error());

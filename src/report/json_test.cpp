@@ -17,9 +17,9 @@ Json json_of(const spec::Job& job, EstimateOptions options = {}) {
 
 TEST(EstimateJson, HasTheKeysThatScriptsUse) {
   const Json json = json_of(pipeline_job());
-  for (const char* key :
-       {"step_time_s", "tokens_per_s", "mfu", "hfu", "scale_factor", "memory_bytes", "parameters", "gradients", "optimizer",
-        "activations", "breakdown_s", "time_to_train_s", "cost_usd", "range", "validated", "warnings", "layout", "devices"}) {
+  for (const char* key : {"step_time_s", "tokens_per_s", "mfu", "hfu", "scale_factor", "memory_bytes", "parameters",
+                          "gradients", "optimizer", "activations", "breakdown_s", "time_to_train_s", "cost_usd",
+                          "range", "validated", "warnings", "layout", "devices"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
 }

@@ -17,11 +17,11 @@ struct Cell {
 };
 
 Cell text_cell(const std::string& text);
-Cell count_cell(int value);                                  // empty and null when it is 0
+Cell count_cell(int value);                                       // empty and null when it is 0
 Cell quantity_cell(double value, std::string (*format)(double));  // empty and null when it is 0
 
 struct Field {
-  std::string key;     // in the JSON output
+  std::string key;  // in the JSON output
   std::string header;
   bool right = false;  // aligned to the right, as numbers are
 };

@@ -8,9 +8,10 @@ namespace twinpod::report {
 namespace {
 
 Listing small_listing() {
-  return {"devices",
-          {{"name", "name"}, {"memory_bytes", "memory", true}},
-          {{text_cell("h100"), quantity_cell(80e9, format_bytes)}, {text_cell("abacus"), quantity_cell(0, format_bytes)}}};
+  return {
+      "devices",
+      {{"name", "name"}, {"memory_bytes", "memory", true}},
+      {{text_cell("h100"), quantity_cell(80e9, format_bytes)}, {text_cell("abacus"), quantity_cell(0, format_bytes)}}};
 }
 
 TEST(Listing, PrintsAlignedColumns) {

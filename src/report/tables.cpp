@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/fits.hpp"
 #include "spec/names.hpp"
@@ -18,14 +19,15 @@ constexpr int kBarWidth = 40;
 
 std::string job_line(const spec::Job& job) {
   const std::string cluster = job.cluster.name.empty() ? "" : fmt::format(" of {}", job.cluster.name);
-  return fmt::format("{} on {} × {}{}\n", job.model.name, grouped(job.cluster.devices), job.cluster.device.name, cluster);
+  return fmt::format("{} on {} × {}{}\n", job.model.name, with_thousands(job.cluster.devices), job.cluster.device.name,
+                     cluster);
 }
 
 std::string training_line(const spec::Job& job) {
   const spec::Training& t = job.training;
-  return fmt::format("batch {} × {} tokens = {}, {}, {}, stack {}\n", grouped(t.global_batch), grouped(t.sequence),
-                     format_count(t.global_batch * t.sequence), spec::name_of(t.precision), spec::name_of(t.optimizer),
-                     job.stack.name);
+  return fmt::format("batch {} × {} tokens = {}, {}, {}, stack {}\n", with_thousands(t.global_batch),
+                     with_thousands(t.sequence), format_count(t.global_batch * t.sequence), spec::name_of(t.precision),
+                     spec::name_of(t.optimizer), job.stack.name);
 }
 
 std::string range_line(const plan::Assessment& a) {
@@ -54,22 +56,38 @@ StepUnit step_unit(double total_s) {
 
 std::string_view meaning(plan::Part part) {
   switch (part) {
-    case plan::Part::products: return "matrix products of the layers, forward and backward";
-    case plan::Part::attention: return "scores, softmax and weighted values";
-    case plan::Part::elements: return "memory-bound kernels: norms, activations, residuals, casts";
-    case plan::Part::head: return "embedding, head and loss";
-    case plan::Part::recompute: return "forward work done again in the backward pass";
-    case plan::Part::launch: return "the device waits for the host that launches its kernels";
-    case plan::Part::tensor: return "tensor- and sequence-parallel communication that is not hidden";
-    case plan::Part::context: return "context-parallel communication that is not hidden";
-    case plan::Part::expert: return "all-to-all of experts that is not hidden";
-    case plan::Part::shard: return "ZeRO-3 gathers and scatters that are not hidden";
-    case plan::Part::pipeline: return "transfers between stages that are not hidden";
-    case plan::Part::bubble: return "waiting for other stages, uneven stages included";
-    case plan::Part::data: return "reduction of gradients and gathering of parameters that is not hidden";
-    case plan::Part::optimizer: return "the update of the parameters";
-    case plan::Part::stragglers: return "waiting for the slowest of many nodes";
-    case plan::Part::fixed: return "of each step, whatever its size";
+    case plan::Part::products:
+      return "matrix products of the layers, forward and backward";
+    case plan::Part::attention:
+      return "scores, softmax and weighted values";
+    case plan::Part::elements:
+      return "memory-bound kernels: norms, activations, residuals, casts";
+    case plan::Part::head:
+      return "embedding, head and loss";
+    case plan::Part::recompute:
+      return "forward work done again in the backward pass";
+    case plan::Part::launch:
+      return "the device waits for the host that launches its kernels";
+    case plan::Part::tensor:
+      return "tensor- and sequence-parallel communication that is not hidden";
+    case plan::Part::context:
+      return "context-parallel communication that is not hidden";
+    case plan::Part::expert:
+      return "all-to-all of experts that is not hidden";
+    case plan::Part::shard:
+      return "ZeRO-3 gathers and scatters that are not hidden";
+    case plan::Part::pipeline:
+      return "transfers between stages that are not hidden";
+    case plan::Part::bubble:
+      return "waiting for other stages, uneven stages included";
+    case plan::Part::data:
+      return "reduction of gradients and gathering of parameters that is not hidden";
+    case plan::Part::optimizer:
+      return "the update of the parameters";
+    case plan::Part::stragglers:
+      return "waiting for the slowest of many nodes";
+    case plan::Part::fixed:
+      return "of each step, whatever its size";
   }
   return "";
 }
@@ -104,7 +122,8 @@ std::string time_table(const plan::StepTime& step, bool explain) {
 std::string memory_table(const spec::Job& job, const plan::MemoryUse& use) {
   constexpr double kGb = 1e9;
   const double capacity = job.cluster.device.memory_bytes;
-  const std::string title = job.layout.pp > 1 ? fmt::format("memory, stage {} (fullest)", use.stage) : "memory of a device";
+  const std::string title =
+      job.layout.pp > 1 ? fmt::format("memory, stage {} (fullest)", use.stage) : "memory of a device";
   Table table({{title}, {"GB", Align::right}, {"%", Align::right}, {""}}, {.indent = 2});
   std::vector<double> bytes;
   for (const auto& [name, value] : plan::memory_parts(use)) bytes.push_back(value / kGb);
@@ -124,7 +143,8 @@ std::string memory_table(const spec::Job& job, const plan::MemoryUse& use) {
 
 std::string stage_table(const std::vector<plan::MemoryUse>& stages) {
   std::vector<Column> columns = {{"stage", Align::right}};
-  for (const auto& [name, value] : plan::memory_parts(stages.front())) columns.push_back({std::string(name), Align::right});
+  for (const auto& [name, value] : plan::memory_parts(stages.front()))
+    columns.push_back({std::string(name), Align::right});
   columns.push_back({"peak, GB", Align::right});
   Table table(columns, {.indent = 2});
   for (const plan::MemoryUse& use : stages) {
@@ -141,7 +161,8 @@ std::string metrics_table(const spec::Job& job, const plan::Metrics& metrics, bo
   const std::vector<plan::MetricLine> lines = plan::described(metrics, job);
   if (explain) {
     std::string text;
-    for (const plan::MetricLine& line : lines) text += fmt::format("  {}: {}\n    = {}\n", line.label, line.value, line.formula);
+    for (const plan::MetricLine& line : lines)
+      text += fmt::format("  {}: {}\n    = {}\n", line.label, line.value, line.formula);
     return text;
   }
   Table table({{""}, {"", Align::right}, {""}, {"", Align::right}}, {.indent = 2, .gap = 3, .header_rule = false});
@@ -155,12 +176,6 @@ std::string metrics_table(const spec::Job& job, const plan::Metrics& metrics, bo
 }
 
 }  // namespace
-
-std::string grouped(double value) {
-  std::string digits = fmt::format("{:.0f}", value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), ",");
-  return digits;
-}
 
 std::string bar(double share, int width) {
   const int blocks = static_cast<int>(std::lround(std::clamp(share, 0.0, 1.0) * width));
@@ -177,7 +192,8 @@ std::vector<double> rounded_to_add_up(const std::vector<double>& values, int dec
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto remainder = [&](std::size_t i) { return values[i] / unit - units[i]; };
   const std::vector<double> floors = units;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return remainder(a) > remainder(b); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return remainder(a) > remainder(b); });
   const double wanted = std::round(std::accumulate(values.begin(), values.end(), 0.0) / unit);
   double missing = wanted - std::accumulate(floors.begin(), floors.end(), 0.0);
   for (std::size_t i = 0; i < order.size() && missing > 0.5; ++i, missing -= 1) units[order[i]] += 1;

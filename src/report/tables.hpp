@@ -27,7 +27,4 @@ std::vector<double> rounded_to_add_up(const std::vector<double>& values, int dec
 // A bar of `width` blocks for a share of 1.
 std::string bar(double share, int width);
 
-// 1,234,567
-std::string grouped(double value);
-
 }  // namespace twinpod::report

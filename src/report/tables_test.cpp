@@ -34,12 +34,6 @@ TEST(Tables, BarsAreAsLongAsTheirShare) {
   EXPECT_EQ(bar(2, 4), "████");
 }
 
-TEST(Tables, ThousandsAreGrouped) {
-  EXPECT_EQ(grouped(1234567), "1,234,567");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1000), "1,000");
-}
-
 TEST(Tables, TheFirstLinesSayWhatIsEstimated) {
   const std::string text = text_of(pipeline_job());
   EXPECT_TRUE(contains(text, "Test model on 64 × Test device of Test cluster\n"));

@@ -39,7 +39,13 @@ inline spec::Job pipeline_job() {
 }
 
 inline plan::Accuracy test_accuracy() {
-  return {{.device = "test", .stack = "test-stack", .kind = "pipeline", .count = 20, .max_devices = 512, .p10 = 0.95, .p90 = 1.1}};
+  return {{.device = "test",
+           .stack = "test-stack",
+           .kind = "pipeline",
+           .count = 20,
+           .max_devices = 512,
+           .p10 = 0.95,
+           .p90 = 1.1}};
 }
 
 }  // namespace twinpod::report

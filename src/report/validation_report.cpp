@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
-#include "report/tables.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -49,13 +49,12 @@ void add_groups_by(const Validation& v, const std::string& what, const std::stri
 }
 
 std::vector<Group> groups_of(const Validation& v, const ValidationOptions& options) {
-  std::vector<Group> groups = {
-      {"all", [](const Case&) { return true; }},
-      {"reference runs", [&v](const Case& c) { return v.reference.contains(c.run.id); }},
-      {"dense, grades A and B", [](const Case& c) { return !c.mixture() && c.documented(); }},
-      {"mixtures of experts", [](const Case& c) { return c.mixture(); }},
-      {"vtrain-multi", [](const Case& c) { return starts_with(c.run.id, "vtrain-multi"); }},
-      {"vtrain-single", [](const Case& c) { return starts_with(c.run.id, "vtrain-single"); }}};
+  std::vector<Group> groups = {{"all", [](const Case&) { return true; }},
+                               {"reference runs", [&v](const Case& c) { return v.reference.contains(c.run.id); }},
+                               {"dense, grades A and B", [](const Case& c) { return !c.mixture() && c.documented(); }},
+                               {"mixtures of experts", [](const Case& c) { return c.mixture(); }},
+                               {"vtrain-multi", [](const Case& c) { return starts_with(c.run.id, "vtrain-multi"); }},
+                               {"vtrain-single", [](const Case& c) { return starts_with(c.run.id, "vtrain-single"); }}};
   if (options.by.empty() || options.by == "stack") add_groups_by(v, "stack", stack_name, groups);
   if (options.by == "device") add_groups_by(v, "device", device_name, groups);
   return groups;
@@ -109,7 +108,8 @@ std::string rows_text(const Validation& v, const ValidationOptions& options) {
 
 void add_statistics_row(const std::string& name, const Statistics& s, Table& table) {
   if (s.count == 0) return;
-  table.row({name, grouped(s.count), percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias)});
+  table.row(
+      {name, with_thousands(s.count), percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias)});
 }
 
 std::string statistics_text(const Validation& v, const ValidationOptions& options) {
@@ -139,33 +139,38 @@ std::vector<const MemoryCase*> shown_memory(const Validation& v, const Validatio
     if (one.covered() && (!options.only_reference || v.reference.contains(one.run.id))) shown.push_back(&one);
   }
   if (options.worst < 0) return shown;
-  std::stable_sort(shown.begin(), shown.end(),
-                   [](const MemoryCase* a, const MemoryCase* b) { return std::fabs(a->error()) > std::fabs(b->error()); });
+  std::stable_sort(shown.begin(), shown.end(), [](const MemoryCase* a, const MemoryCase* b) {
+    return std::fabs(a->error()) > std::fabs(b->error());
+  });
   shown.resize(std::min(shown.size(), static_cast<std::size_t>(options.worst)));
   return shown;
 }
 
 std::string memory_text(const Validation& v, const ValidationOptions& options) {
-  Table table({{"memory of a device"}, {"measured", Align::right}, {"predicted", Align::right}, {"error, %", Align::right}});
+  Table table(
+      {{"memory of a device"}, {"measured", Align::right}, {"predicted", Align::right}, {"error, %", Align::right}});
   for (const MemoryCase* one : shown_memory(v, options)) {
-    table.row({one->run.id, format_bytes(one->measured_bytes), format_bytes(one->predicted_bytes), signed_percent(one->error())});
+    table.row({one->run.id, format_bytes(one->measured_bytes), format_bytes(one->predicted_bytes),
+               signed_percent(one->error())});
   }
   const Statistics s = validate::statistics(validate::memory_errors(v.memory, [](const MemoryCase&) { return true; }));
   if (s.count == 0) return "";
-  return table.text() + fmt::format("error of the memory: {} runs, median {} %, mean {} %, 90 % below {} %, bias {} %\n", s.count,
-                                    percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias));
+  return table.text() +
+         fmt::format("error of the memory: {} runs, median {} %, mean {} %, 90 % below {} %, bias {} %\n", s.count,
+                     percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias));
 }
 
 std::string uncovered_text(const Validation& v) {
   const std::map<std::string, int> reasons = uncovered_reasons(v);
   if (reasons.empty()) return "";
   Table table({{"not covered, because"}, {"runs", Align::right}});
-  for (const auto& [reason, count] : reasons) table.row({reason, grouped(count)});
+  for (const auto& [reason, count] : reasons) table.row({reason, with_thousands(count)});
   return table.text();
 }
 
 Json statistics_json(const Statistics& s) {
-  return {{"count", s.count}, {"median_error", s.median}, {"mean_error", s.mean}, {"p90_error", s.p90}, {"bias", s.bias}};
+  return {
+      {"count", s.count}, {"median_error", s.median}, {"mean_error", s.mean}, {"p90_error", s.p90}, {"bias", s.bias}};
 }
 
 Json run_json(const Validation& v, const Case& one) {
@@ -194,7 +199,8 @@ Json memory_json(const Validation& v, const ValidationOptions& options) {
                     {"predicted_bytes", one->predicted_bytes},
                     {"error", one->error()}});
   }
-  Json json = statistics_json(validate::statistics(validate::memory_errors(v.memory, [](const MemoryCase&) { return true; })));
+  Json json =
+      statistics_json(validate::statistics(validate::memory_errors(v.memory, [](const MemoryCase&) { return true; })));
   json["runs"] = std::move(rows);
   return json;
 }
@@ -216,10 +222,11 @@ bool is_used_for_fit(const Validation& v, const Case& one) {
 
 std::string validation_text(const Validation& v, const ValidationOptions& options) {
   const auto covered = std::count_if(v.cases.begin(), v.cases.end(), [](const Case& c) { return c.covered(); });
-  std::string text = fmt::format("{} of {} training runs are covered; predicted by {}\n\n", grouped(static_cast<double>(covered)),
-                                 grouped(static_cast<double>(v.cases.size())), v.predicted_by);
-  for (const std::string& part : {options.worst == 0 ? std::string() : rows_text(v, options), statistics_text(v, options),
-                                  memory_text(v, options), uncovered_text(v)}) {
+  std::string text = fmt::format("{} of {} training runs are covered; predicted by {}\n\n",
+                                 with_thousands(static_cast<double>(covered)),
+                                 with_thousands(static_cast<double>(v.cases.size())), v.predicted_by);
+  for (const std::string& part : {options.worst == 0 ? std::string() : rows_text(v, options),
+                                  statistics_text(v, options), memory_text(v, options), uncovered_text(v)}) {
     if (!part.empty()) text += part + "\n";
   }
   text.pop_back();

@@ -97,11 +97,18 @@ void read_stack(Reader& reader, Context& context, const Catalog& catalog, Job& j
   resolve_stack(written == nullptr ? fallback : *written, context, catalog, job.cluster.device.family, job.stack);
 }
 
+// What the job leaves open, its stack does as it usually does.
+void apply_habits(const Node* node, const Stack& stack, Layout& layout) {
+  const auto says = [&](std::string_view key) { return node != nullptr && node->find(key) != nullptr; };
+  if (!says("recompute") && stack.selective_by_default) layout.recompute = Recompute::selective;
+  if (!says("zero")) layout.zero = stack.default_zero;
+  if (!says("sequence_parallel")) layout.sequence_parallel = stack.default_sequence_parallel && layout.tp > 1;
+}
+
 void read_layout(Reader& reader, Context& context, Job& job) {
   const Node* node = reader.mapping("layout");
   if (node != nullptr) read_layout_fields(*node, context, job.layout);
-  const bool says_recompute = node != nullptr && node->find("recompute") != nullptr;
-  if (!says_recompute && job.stack.selective_by_default) job.layout.recompute = Recompute::selective;
+  apply_habits(node, job.stack, job.layout);
 }
 
 void read_training(Reader& reader, const Node& root, Context& context, Job& job) {

@@ -49,7 +49,8 @@ plan::Accuracy accuracy_of(const std::vector<Case>& cross_validated, const std::
   for (const Case& one : cross_validated) {
     if (!counts(one)) continue;
     const spec::Job& job = one.made.job;
-    add(residuals[{job.cluster.device.family, job.stack.name, std::string(plan::name_of(plan::layout_kind(job)))}], one);
+    add(residuals[{job.cluster.device.family, job.stack.name, std::string(plan::name_of(plan::layout_kind(job)))}],
+        one);
     add(residuals[{"", job.stack.name, ""}], one);
   }
   for (const Case& one : stack_left_out) {

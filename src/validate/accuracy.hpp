@@ -12,9 +12,9 @@
 
 namespace twinpod::validate {
 
-// A row for each (device, stack, kind of layout) and each stack from the first set, a row for each device and one for all
-// from the second: those are asked for only when the stack is not known. Only documented runs count.
-// REQUIRES: the predictions of the first set never saw their rows; those of the second never saw their stacks.
+// A row for each (device, stack, kind of layout) and each stack from the first set, a row for each device and one for
+// all from the second: those are asked for only when the stack is not known. Only documented runs count. REQUIRES: the
+// predictions of the first set never saw their rows; those of the second never saw their stacks.
 plan::Accuracy accuracy_of(const std::vector<Case>& cross_validated, const std::vector<Case>& stack_left_out);
 
 }  // namespace twinpod::validate

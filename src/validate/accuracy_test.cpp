@@ -47,7 +47,8 @@ TEST(AccuracyOfCases, PercentilesAreOfMeasuredOverPredicted) {
 }
 
 TEST(AccuracyOfCases, RowsForAnyStackComeFromRunsWhoseStackWasNotSeen) {
-  const plan::Accuracy rows = accuracy_of({measured_case("a100", "one", 8, 1, 1)}, {measured_case("a100", "one", 8, 1.5, 1)});
+  const plan::Accuracy rows =
+      accuracy_of({measured_case("a100", "one", 8, 1, 1)}, {measured_case("a100", "one", 8, 1.5, 1)});
   EXPECT_DOUBLE_EQ(find(rows, "", "one", "")->p90, 1);
   EXPECT_DOUBLE_EQ(find(rows, "a100", "", "")->p90, 1.5);
   EXPECT_DOUBLE_EQ(find(rows, "", "", "")->p90, 1.5);

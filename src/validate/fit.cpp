@@ -21,6 +21,7 @@ struct Entry {
   std::string key;
   const spec::PhysicsField* field;
   int parent = -1;   // index of the entry whose value this one starts from
+  double start = 0;  // without a parent: the value that it starts from
 };
 
 FieldValues& values_of(Parameters& parameters, const Entry& entry) {
@@ -56,13 +57,14 @@ void add_entries(const std::map<std::string, FieldValues>& scope_values, Scope s
   }
 }
 
-std::vector<Entry> entries_of(const Parameters& shape, const std::vector<Sample>& samples) {
+std::vector<Entry> entries_of(const Parameters& shape, const std::vector<Sample>& samples, const spec::Physics* base) {
   std::vector<Entry> entries;
   for (const auto& [name, unused] : shape.shared) entries.push_back({Scope::shared, "", spec::find_physics_field(name), -1});
   add_entries(shape.by_device, Scope::device, entries);
   add_entries(shape.by_trait, Scope::trait, entries);
   add_entries(shape.by_stack, Scope::stack, entries);
   for (Entry& entry : entries) {
+    entry.start = base != nullptr ? base->*entry.field->member : entry.field->prior;
     if (entry.scope != Scope::shared) entry.parent = find_entry(entries, Scope::shared, "", entry.field);
     if (entry.scope != Scope::stack) continue;
     const auto row = std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.job.stack.name == entry.key; });
@@ -81,7 +83,7 @@ Parameters parameters_at(const std::vector<Entry>& entries, const Eigen::VectorX
   std::vector<double> value(entries.size());
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Entry& entry = entries[i];
-    const double base = entry.parent >= 0 ? value[static_cast<std::size_t>(entry.parent)] : entry.field->prior;
+    const double base = entry.parent >= 0 ? value[static_cast<std::size_t>(entry.parent)] : entry.start;
     value[i] = std::clamp(base * std::exp(x[static_cast<Eigen::Index>(i)]), entry.field->low, entry.field->high);
     values_of(parameters, entry)[std::string(entry.field->name)] = value[i];
   }
@@ -90,7 +92,7 @@ Parameters parameters_at(const std::vector<Entry>& entries, const Eigen::VectorX
 
 double value_at(const std::vector<Entry>& entries, const Eigen::VectorXd& x, int index) {
   const Entry& entry = entries[static_cast<std::size_t>(index)];
-  const double base = entry.parent >= 0 ? value_at(entries, x, entry.parent) : entry.field->prior;
+  const double base = entry.parent >= 0 ? value_at(entries, x, entry.parent) : entry.start;
   return std::clamp(base * std::exp(x[index]), entry.field->low, entry.field->high);
 }
 
@@ -103,13 +105,22 @@ bool at_lower_bound(const std::vector<Entry>& entries, const Eigen::VectorXd& x,
 void stay_inside(const std::vector<Entry>& entries, Eigen::VectorXd& x) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto k = static_cast<Eigen::Index>(i);
-    const double base = entries[i].parent >= 0 ? value_at(entries, x, entries[i].parent) : entries[i].field->prior;
+    const double base = entries[i].parent >= 0 ? value_at(entries, x, entries[i].parent) : entries[i].start;
     x[k] = std::clamp(x[k], std::log(std::max(entries[i].field->low, 1e-12) / base), std::log(entries[i].field->high / base));
   }
 }
 
-double residual(const Sample& sample, const Parameters& parameters) {
-  return std::log(predicted_s(sample.job, parameters) / sample.measured_s);
+double predicted_around(const spec::Physics& base, const spec::Job& job, const Parameters& parameters) {
+  spec::Job moved = job;
+  moved.stack.physics = base;
+  spec::set_fields(parameters.shared, moved.stack.physics);
+  return plan::step_time(moved).total_s;
+}
+
+double residual(const Sample& sample, const Parameters& parameters, const spec::Physics* base) {
+  const double predicted =
+      base != nullptr ? predicted_around(*base, sample.job, parameters) : predicted_s(sample.job, parameters);
+  return std::log(predicted / sample.measured_s);
 }
 
 std::vector<double> row_weights(const std::vector<Sample>& samples, double cap) {
@@ -129,7 +140,7 @@ struct Problem {
 };
 
 std::vector<double> residuals(const Problem& problem, const Parameters& parameters) {
-  return parallel_map<double>(problem.samples.size(), [&](std::size_t i) { return residual(problem.samples[i], parameters); });
+  return parallel_map<double>(problem.samples.size(), [&](std::size_t i) { return residual(problem.samples[i], parameters, problem.options.base); });
 }
 
 double loss_of(const Problem& problem, const std::vector<double>& r, const Eigen::VectorXd& x) {
@@ -154,7 +165,7 @@ Eigen::MatrixXd jacobian(const Problem& problem, const std::vector<double>& r, c
     const Entry& entry = problem.entries[static_cast<std::size_t>(c)];
     parallel_for(problem.samples.size(), [&](std::size_t i) {
       if (!reaches(entry, problem.samples[i].job)) return;
-      j(static_cast<Eigen::Index>(i), c) = (residual(problem.samples[i], parameters) - r[i]) / step;
+      j(static_cast<Eigen::Index>(i), c) = (residual(problem.samples[i], parameters, problem.options.base) - r[i]) / step;
     });
   }
   return j;
@@ -169,7 +180,7 @@ double predicted_s(const spec::Job& job, const Parameters& parameters) {
 }
 
 FitResult fit(const std::vector<Sample>& samples, const Parameters& shape, const FitOptions& options) {
-  const std::vector<Entry> entries = entries_of(shape, samples);
+  const std::vector<Entry> entries = entries_of(shape, samples, options.base);
   const Problem problem{samples, entries, row_weights(samples, options.stack_cap), options};
   const auto n = static_cast<Eigen::Index>(entries.size());
   Eigen::VectorXd x = Eigen::VectorXd::Zero(n);

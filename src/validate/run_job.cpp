@@ -285,8 +285,10 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.tp = as_int(run.tp, 1);
   layout.pp = as_int(run.pp, 1);
   layout.cp = as_int(run.cp, 1);
-  layout.ep = as_int(run.ep, 1);
-  layout.etp = as_int(run.etp, run.ep > 1 ? 1 : 0);
+  // Experts are spread over a node where a row does not say: nobody gathers all of them for each micro-batch.
+  const int spread = run.experts > 0 ? std::min(job.cluster.devices_per_node, static_cast<int>(run.experts)) : 1;
+  layout.ep = as_int(run.ep, std::min(spread, job.cluster.devices));
+  layout.etp = as_int(run.etp, layout.ep > 1 ? 1 : 0);
   layout.virtual_stages = as_int(run.vpp, 1);
   layout.schedule = schedule_of(run);
   layout.zero = run.zero_stage >= 0 ? run.zero_stage : job.stack.default_zero;
