@@ -4,6 +4,34 @@
 #include <cmath>
 
 namespace twinpod::cluster {
+namespace {
+
+constexpr double kNever = 1e30;  // seconds: no path between them
+
+// Of one device: the rate of its interface, less beyond the unit in which the network does not block.
+double scale_out_bus(const spec::Cluster& cluster, const spec::Physics& physics) {
+  const double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
+  const bool blocks = cluster.non_blocking_devices > 0 && cluster.devices > cluster.non_blocking_devices;
+  return blocks && cluster.oversubscription > 1 ? out / cluster.oversubscription : out;
+}
+
+double leg_s(double bytes, double bytes_per_s) {
+  if (bytes <= 0) return 0;
+  return bytes_per_s > 0 ? bytes / bytes_per_s : kNever;
+}
+
+// Gathers and scatters go round a ring of all ranks; an all-reduce has a ring inside the domain and a tree between them.
+double latency_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, const Group& group) {
+  const double hop = physics.collective_step_s + cluster.scale_out_latency_s;
+  const double domains = group.domains();
+  switch (verb) {
+    case Verb::send: return domains > 1 ? hop : physics.collective_step_s;
+    case Verb::all_reduce: return 2 * (group.per_domain - 1) * physics.collective_step_s + 2 * std::ceil(std::log2(domains)) * hop;
+    default: return (group.ranks - domains) * physics.collective_step_s + (domains > 1 ? domains * hop : 0);
+  }
+}
+
+}  // namespace
 
 Group group_of(const spec::Cluster& cluster, double ranks, double stride) {
   const double domain = std::max(1, cluster.scale_up_domain);
@@ -16,11 +44,7 @@ Group group_of(const spec::Cluster& cluster, double ranks, double stride) {
 double bus_bytes_per_s(const spec::Cluster& cluster, const spec::Physics& physics, const Group& group) {
   const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
   if (group.per_domain >= group.ranks && up > 0) return up;
-  double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
-  if (cluster.oversubscription > 1 && cluster.non_blocking_devices > 0 && cluster.devices > cluster.non_blocking_devices) {
-    out /= cluster.oversubscription;
-  }
-  const double together = out * group.per_domain;
+  const double together = scale_out_bus(cluster, physics) * group.per_domain;
   return up > 0 && group.per_domain > 1 ? std::min(up, together) : together;
 }
 
@@ -31,19 +55,15 @@ double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, 
   double volume = passes * bytes * (n - 1) / n;
   const double bus = bus_bytes_per_s(cluster, physics, group);
   if (verb == Verb::send) volume = bytes;
-  if (!(bus > 0)) return 1e30;  // no path between them
-  const double inside = verb == Verb::send ? 1 : group.per_domain - 1;
-  const double between = group.per_domain < n ? std::ceil(std::log2(group.domains())) : 0;
-  const double latency = physics.collective_latency_s + passes * inside * physics.collective_step_s +
-                         passes * between * (physics.collective_step_s + cluster.scale_out_latency_s);
+  if (!(bus > 0)) return kNever;
+  const double latency = physics.collective_latency_s + latency_s(cluster, physics, verb, group);
   return latency + volume / bus + physics.collective_root * std::sqrt(volume);
 }
 
 double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes, double outside_bytes) {
   const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
-  const double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
-  const double inside = up > 0 ? inside_bytes / up : 0;
-  const double outside = outside_bytes > 0 ? (out > 0 ? outside_bytes / out : 1e30) : 0;
+  const double inside = leg_s(inside_bytes, up);
+  const double outside = leg_s(outside_bytes, scale_out_bus(cluster, physics));
   const double slower = std::max(inside, outside);
   if (slower <= 0) return 0;
   return physics.collective_latency_s + slower + physics.collective_root * std::sqrt(inside_bytes + outside_bytes);

@@ -157,9 +157,11 @@ ShardTraffic shard_traffic(const Scene& scene, double parameters) {
   if (job.layout.zero < 3) return {};
   const cluster::Group group = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
   const bool narrow_gather = scene.narrow && job.stack.fp8_gather;
-  const double gather_bytes = parameters * (narrow_gather ? 1 : job.stack.gather_bytes);
-  return {cluster::collective_s(job.cluster, scene.physics, Verb::all_gather, gather_bytes, group),
-          cluster::collective_s(job.cluster, scene.physics, Verb::reduce_scatter, parameters * job.stack.scatter_bytes, group)};
+  const double calls = std::max(1.0, job.stack.gathers_per_layer);
+  const double gather_bytes = parameters * (narrow_gather ? 1 : job.stack.gather_bytes) / calls;
+  const double scatter_bytes = parameters * job.stack.scatter_bytes / calls;
+  return {calls * cluster::collective_s(job.cluster, scene.physics, Verb::all_gather, gather_bytes, group),
+          calls * cluster::collective_s(job.cluster, scene.physics, Verb::reduce_scatter, scatter_bytes, group)};
 }
 
 // Gathering of the next layer runs beside this layer's computation: the longer decides, and they disturb each other.

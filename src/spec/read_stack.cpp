@@ -56,6 +56,7 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.count("default_zero", stack.default_zero, 0, 3);
   reader.flag("default_sequence_parallel", stack.default_sequence_parallel);
   reader.flag("interleaves_by_default", stack.interleaves_by_default);
+  reader.quantity("gathers_per_layer", stack.gathers_per_layer, Quantity::number, 1, 100);
   reader.flag("reshard_after_forward", stack.reshard_after_forward);
   reader.quantity("scatter_bytes", stack.scatter_bytes, Quantity::bytes, 1, 8);
   reader.texts("traits", stack.traits);

@@ -47,6 +47,7 @@ struct Stack {
   double gradient_bytes = 4;      // of one gradient while it is accumulated
   double scatter_bytes = 4;       // of one gradient when it is reduced between ranks
   double gather_bytes = 2;        // of one parameter when ZeRO gathers it
+  double gathers_per_layer = 1;   // ZeRO-3 gathers a layer in one piece, or tensor by tensor
   bool reshard_after_forward = true;  // ZeRO-3 drops gathered parameters after the forward pass and gathers them again
   bool broadcasts_shards = false; // ZeRO-1 owners send their updated shards one after another
   bool two_level_dispatch = false; // tokens go to each node once and are spread there (DeepEP, HybridEP)

@@ -187,7 +187,7 @@ std::string stack_of(const PublishedRun& run) {
   const std::string& f = run.framework;
   const int year = year_of(run);
   if (has(run.model, "MLPerf")) return "nemo-mlperf";
-  if (has(f, "ZeRO-3") || has(f, "SageMaker") || has(f, "metaseq")) return "deepspeed-zero3";
+  if (has(f, "ZeRO-3")) return "deepspeed-zero3";
   if (has(f, "Megatron-DeepSpeed")) return year >= 2023 ? "megatron-deepspeed-2023" : "megatron-deepspeed-2022";
   if (has(f, "Neuron")) return "neuron";
   if (has(f, "Megatron-Bridge")) return version_of(f) >= 26.055 ? "megatron-bridge" : "megatron-bridge-2025";
@@ -201,7 +201,7 @@ std::string stack_of(const PublishedRun& run) {
   }
   if (has(f, "InternEvo")) return "internevo";
   if (has(f, "torchtitan")) return has(run.id, "eager") || has(run.remark, "eager") || run.date < "2024-08" ? "torchtitan-eager" : "torchtitan";
-  if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP")) return "fsdp-2023";
+  if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq")) return "fsdp-2023";
   if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter")) return is_tpu(run) ? "maxtext" : "xla-gpu";
   if (has(f, "NeoX")) return "megatron-deepspeed-2022";
   return year >= 2024 ? "megatron-core-2024" : "megatron-2022";
