@@ -30,6 +30,13 @@ tl::unexpected<Error> unknown_flag(std::span<const Flag> flags, std::string_view
 
 bool is_flag(std::string_view text) { return text.size() > 2 && text.starts_with("--"); }
 
+// A flag may have one letter as its alias: -o is --output.
+std::string long_form(std::span<const Flag> flags, const std::string& text) {
+  if (text == "-h") return "--help";
+  const bool is_letter = text.size() == 2 && text.front() == '-' && find_flag(flags, text.substr(1)) != nullptr;
+  return is_letter ? "-" + text : text;
+}
+
 }  // namespace
 
 bool Arguments::has(std::string_view name) const {
@@ -51,7 +58,8 @@ std::string Arguments::value_or(std::string_view name, std::string_view fallback
 Result<Arguments> parse_arguments(std::span<const Flag> flags, const std::vector<std::string>& texts) {
   Arguments arguments;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::string_view text = texts[i] == "-h" ? "--help" : std::string_view(texts[i]);
+    const std::string spelled_out = long_form(flags, texts[i]);
+    std::string_view text = spelled_out;
     if (!is_flag(text)) {
       if (text.size() > 1 && text.front() == '-') return unknown_flag(flags, text.substr(1));
       arguments.words.emplace_back(text);

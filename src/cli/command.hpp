@@ -27,6 +27,7 @@ struct Command {
 extern const Command kEstimate;
 extern const Command kShow;
 extern const Command kValidate;
+extern const Command kCalibrate;
 extern const Command kDemo;
 extern const Command kHelp;
 

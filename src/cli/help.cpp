@@ -19,7 +19,7 @@ constexpr std::array kCommonFlags = {
 
 std::string flag_text(const Flag& flag) {
   std::string text = fmt::format("--{}", flag.name);
-  if (!flag.alias.empty()) text += fmt::format(", --{}", flag.alias);
+  if (!flag.alias.empty()) text += fmt::format(", {}{}", flag.alias.size() == 1 ? "-" : "--", flag.alias);
   if (!flag.value.empty()) text += fmt::format(" {}", flag.value);
   return text;
 }
@@ -47,7 +47,7 @@ Result<std::string> help(const Arguments& arguments) {
 const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and examples", "twinpod help estimate\n",
                        {},     help};
 
-std::vector<const Command*> commands() { return {&kDemo, &kEstimate, &kShow, &kValidate, &kHelp}; }
+std::vector<const Command*> commands() { return {&kDemo, &kEstimate, &kShow, &kValidate, &kCalibrate, &kHelp}; }
 
 const Command* find_command(std::string_view name) {
   const std::vector<const Command*> all = commands();

@@ -11,6 +11,18 @@ double peak_of(const spec::Device& device, spec::Precision precision) {
   return device.peak_flop_per_s[static_cast<std::size_t>(precision)];
 }
 
+// What a device without it computes in instead: the next wider precision that it has.
+spec::Precision usable_precision(const spec::Device& device, spec::Precision precision) {
+  using enum spec::Precision;
+  if (precision == fp4 && peak_of(device, fp4) <= 0) precision = fp8;
+  if (precision == fp8 && peak_of(device, fp8) <= 0) precision = bf16;
+  if (precision == bf16 && peak_of(device, bf16) <= 0) precision = fp16;
+  if (precision == fp16 && peak_of(device, fp16) <= 0) precision = bf16;
+  if (precision == tf32 && peak_of(device, tf32) <= 0) precision = fp32;
+  if (peak_of(device, precision) <= 0) precision = fp32;
+  return precision;
+}
+
 struct Tile {
   double m, n, penalty;
 };
@@ -38,14 +50,7 @@ double element_bytes(spec::Precision precision) {
 }  // namespace
 
 double usable_peak(const spec::Device& device, spec::Precision precision) {
-  using enum spec::Precision;
-  if (precision == fp4 && peak_of(device, fp4) <= 0) precision = fp8;
-  if (precision == fp8 && peak_of(device, fp8) <= 0) precision = bf16;
-  if (precision == bf16 && peak_of(device, bf16) <= 0) precision = fp16;
-  if (precision == fp16 && peak_of(device, fp16) <= 0) precision = bf16;
-  if (precision == tf32 && peak_of(device, tf32) <= 0) precision = fp32;
-  if (peak_of(device, precision) <= 0) precision = fp32;
-  return peak_of(device, precision);
+  return peak_of(device, usable_precision(device, precision));
 }
 
 DeviceTime::DeviceTime(const spec::Device& device, const spec::Physics& physics)
@@ -68,12 +73,13 @@ double DeviceTime::wave_loss(double m, double n, double groups) const {
   return best;
 }
 
-double DeviceTime::product(double m, double n, double k, double groups, spec::Precision precision) const {
+double DeviceTime::product(double m, double n, double k, double groups, spec::Precision asked) const {
   if (m <= 0 || n <= 0 || k <= 0) return 0;
+  const spec::Precision precision = usable_precision(device_, asked);
   const bool narrow = precision == spec::Precision::fp8 || precision == spec::Precision::fp4;
   const double scale = narrow ? 2 : 1;  // twice the rate needs twice the depth and area to fill the same pipeline
   const double flop = 2 * m * n * k * groups;
-  double compute = flop / (efficiency(physics_, precision) * peak(precision));
+  double compute = flop / (efficiency(physics_, precision) * peak_of(device_, precision));
   compute *= 1 + scale * physics_.gemm_depth / k;
   compute *= 1 + scale * physics_.gemm_area / (m * n * groups);
   compute *= 1 + physics_.wave_weight * (wave_loss(m, n, groups) - 1);

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxChanges = 3;       // beyond that a layout is not near
 constexpr std::size_t kMaxTimed = 24;        // layouts with equally many changes whose step is timed
 constexpr std::size_t kMaxValuesOfAxis = 5;  // of one axis that are tried
 
-constexpr int kMaxLeanLayouts = 20'000;      // keeps an absurd job from searching for long
+constexpr int kMaxLeanLayouts = 20'000;  // keeps an absurd job from searching for long
 
 // One change of one knob.
 struct Move {

@@ -16,8 +16,8 @@
 
 namespace twinpod::spec {
 
-// Of a job that names none.
-inline constexpr std::string_view kDefaultStack = "megatron-core-2024";
+// Of a job that names none: the one that most published runs of such a device used.
+std::string_view default_stack(const Device& device);
 
 struct Request {
   std::string file;           // a job file (.yaml, .yml), or empty

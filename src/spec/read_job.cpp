@@ -88,10 +88,20 @@ void read_devices(Reader& reader, Context& context, Cluster& cluster) {
   cluster.devices = devices;
 }
 
+}  // namespace
+
+std::string_view default_stack(const Device& device) {
+  if (device.vendor == "Google") return "maxtext";
+  if (device.vendor == "AWS" || device.vendor == "Amazon") return "neuron";
+  return "nemo-2025";
+}
+
+namespace {
+
 void read_stack(Reader& reader, Context& context, const Catalog& catalog, Job& job) {
   Node fallback;
   fallback.kind = Node::Kind::scalar;
-  fallback.scalar = kDefaultStack;
+  fallback.scalar = default_stack(job.cluster.device);
   const Node* written = reader.take("stack");
   if (context.failed()) return;
   resolve_stack(written == nullptr ? fallback : *written, context, catalog, job.cluster.device.family, job.stack);

@@ -85,8 +85,12 @@ TEST(Read, PathFromTheCommandLineStartsAtTheCurrentFolder) {
   EXPECT_EQ(read_job(request, files.catalog())->model.layers, 2);
 }
 
-TEST(Read, DefaultStackIsInTheCatalog) {
-  EXPECT_TRUE(Catalog(TWINPOD_CATALOG_DIR).stack(kDefaultStack, "a100").has_value());
+TEST(Read, DefaultStackOfEveryDeviceIsInTheCatalog) {
+  const Catalog catalog(TWINPOD_CATALOG_DIR);
+  for (const std::string& name : catalog.names(Shelf::devices)) {
+    const Device device = *catalog.device(name);
+    EXPECT_TRUE(catalog.stack(default_stack(device), device.family).has_value()) << name;
+  }
 }
 
 TEST(Read, ExamplesAreGoodJobs) {

@@ -4,6 +4,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -212,7 +213,12 @@ void predict_unseen(const std::vector<Sample>& samples, const std::vector<int>& 
   }
 }
 
+// In quotes, unless it is a plain name.
 std::string yaml_text(const std::string& text) {
+  const auto is_plain = [](char c) { return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '.'; };
+  if (!text.empty() && (std::isalpha(static_cast<unsigned char>(text.front())) != 0) &&
+      std::all_of(text.begin(), text.end(), is_plain))
+    return text;
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
