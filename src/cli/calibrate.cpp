@@ -1,4 +1,6 @@
 // twinpod calibrate: training logs in, a stack fitted to their cluster out.
+#include "validate/calibrate.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -10,7 +12,6 @@
 #include "report/calibration_report.hpp"
 #include "spec/entries.hpp"
 #include "spec/read.hpp"
-#include "validate/calibrate.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -167,14 +168,15 @@ Result<std::string> run_calibration(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kCalibrate = {"calibrate",
-                            "LOG=JOB.yaml ... [flags]",
-                            "a stack fitted to your cluster, from your own training logs",
-                            "twinpod calibrate run.log=job.yaml -o my-cluster.yaml\n"
-                            "twinpod calibrate small.log=small.yaml large.log=large.yaml long.log=long.yaml --stack torchtitan\n"
-                            "twinpod calibrate monday.log tuesday.log --job job.yaml --json\n"
-                            "twinpod estimate job.yaml --stack my-cluster.yaml\n",
-                            kFlags,
-                            run_calibration};
+const Command kCalibrate = {
+    "calibrate",
+    "LOG=JOB.yaml ... [flags]",
+    "a stack fitted to your cluster, from your own training logs",
+    "twinpod calibrate run.log=job.yaml -o my-cluster.yaml\n"
+    "twinpod calibrate small.log=small.yaml large.log=large.yaml long.log=long.yaml --stack torchtitan\n"
+    "twinpod calibrate monday.log tuesday.log --job job.yaml --json\n"
+    "twinpod estimate job.yaml --stack my-cluster.yaml\n",
+    kFlags,
+    run_calibration};
 
 }  // namespace twinpod::cli

@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "core/progress.hpp"
+#include "report/scatter.hpp"
 #include "report/validation_report.hpp"
 #include "validate/accuracy.hpp"
 
@@ -22,6 +23,7 @@ constexpr std::array kFlags = {
     Flag{"worst", "N", "print only the N worst rows", ""},
     Flag{"reference", "", "only the best-documented runs", ""},
     Flag{"refit", "FILE", "fit the parameters again, write them, and predict by them", ""},
+    Flag{"svg", "FILE", "draw prediction against measurement, one dot a run", ""},
     Flag{"write-accuracy", "FILE", "write the ranges of later estimates (with --cross-validate)", ""},
 };
 
@@ -146,6 +148,10 @@ Result<std::string> run_validation(const Arguments& arguments) {
   if (!parameters) return tl::unexpected(parameters.error());
   const Result<void> predicted = predict_cases(arguments, *parameters, *validation);
   if (!predicted) return tl::unexpected(predicted.error());
+  if (const std::optional<std::string> path = arguments.value("svg")) {
+    const Result<void> drawn = write_file(*path, report::scatter_svg(validation->cases));
+    if (!drawn) return tl::unexpected(drawn.error());
+  }
   const report::ValidationOptions options{arguments.has("split"), arguments.has("reference"),
                                           arguments.value_or("by", ""), *worst};
   if (arguments.has("json")) return report::validation_json(*validation, options);
@@ -161,6 +167,7 @@ const Command kValidate = {"validate",
                            "twinpod validate --reference\n"
                            "twinpod validate --split --worst 0\n"
                            "twinpod validate --cross-validate --worst 0\n"
+                           "twinpod validate --cross-validate --worst 0 --svg accuracy.svg\n"
                            "twinpod validate my-runs.yaml --json\n",
                            kFlags,
                            run_validation};

@@ -56,7 +56,6 @@ double usable_peak(const spec::Device& device, spec::Precision precision) {
 DeviceTime::DeviceTime(const spec::Device& device, const spec::Physics& physics)
     : device_(device),
       physics_(physics),
-      half_peak_(usable_peak(device, spec::Precision::bf16)),
       memory_bytes_per_s_(device.memory_bytes_per_s * physics.memory_efficiency) {}
 
 double DeviceTime::peak(spec::Precision precision) const { return usable_peak(device_, precision); }

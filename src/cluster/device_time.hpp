@@ -23,9 +23,6 @@ class DeviceTime {
   // A memory-bound kernel sequence that moves `bytes`.
   double memory_bound(double bytes) const { return bytes / memory_bytes_per_s_; }
 
-  // FLOPs at a share of the dense 16-bit peak (attention kernels).
-  double at_share(double flop, double share) const { return flop / (share * half_peak_); }
-
   double peak(spec::Precision precision) const;
 
  private:
@@ -33,7 +30,6 @@ class DeviceTime {
 
   const spec::Device& device_;
   const spec::Physics& physics_;
-  double half_peak_ = 0;
   double memory_bytes_per_s_ = 0;
 };
 

@@ -34,8 +34,8 @@ spec::Device without_waves() {
 
 constexpr std::array<double, 6> kSizes = {1024, 2048, 4096, 8192, 16384, 32768};
 
-// In the letters of device_time.hpp: e 0.8, k0 200, c 1e5, q 1.5. F/(e P) is 825.955 us; the depth costs 1 + 200/4096, the
-// area 1 + 1e5/(2048 * 12288). 128 x 128 tiles are best: 16 * 96 of them are 14.2 waves of 108, so 15, and W is
+// In the letters of device_time.hpp: e 0.8, k0 200, c 1e5, q 1.5. F/(e P) is 825.955 us; the depth costs 1 + 200/4096,
+// the area 1 + 1e5/(2048 * 12288). 128 x 128 tiles are best: 16 * 96 of them are 14.2 waves of 108, so 15, and W is
 // 1.05 * 15 * 108 * 128^2 / (2048 * 12288) = 1.107. The matrices are 167.8 MB at 0.8 * 2039 GB/s: 102.852 us.
 TEST(DeviceTime, AProductOnAnA100TakesWhatAHandComputes) {
   spec::Physics physics = spec::default_physics();
@@ -185,12 +185,6 @@ TEST(DeviceTime, MemoryBoundKernelsMoveTheirBytesAtTheReachableBandwidth) {
   physics.memory_efficiency = 0.5;
   const spec::Device device = a100();
   EXPECT_DOUBLE_EQ(DeviceTime(device, physics).memory_bound(2039e9), 2);
-}
-
-TEST(DeviceTime, AttentionRunsAtItsShareOfThe16BitPeak) {
-  const spec::Physics physics = spec::default_physics();
-  const spec::Device device = h100();
-  EXPECT_DOUBLE_EQ(DeviceTime(device, physics).at_share(989e12, 0.5), 2);
 }
 
 }  // namespace

@@ -104,6 +104,22 @@ double chosen_bytes(const spec::Model& model, const Shard& shard, LayerKind kind
          score_rows(model, shard) * kRowSum;
 }
 
+// Selective recompute where attention is fused: what is cheap to make again. Outputs of activation functions, experts'
+// outputs before they are combined, and what latent attention expands (DeepSeek-V3's report, section 3.2.3).
+double cheap_bytes(const spec::Model& model, const Shard& shard, LayerKind kind, const ActivationRules& rules) {
+  double bytes = 0;
+  if (model.attention.kv_rank > 0) {
+    bytes += shard.tokens() * query_key_value_elements(model, shard) * rules.element_bytes;
+  }
+  if (kind == LayerKind::experts) {
+    // Where inputs of products are kept in 8 bits, so are those of the activation function.
+    const double inputs = gates(model) * (rules.element_bytes - input_bytes(rules));
+    bytes += inner_elements(model, shard, kind) * (input_bytes(rules) + inputs);
+    bytes += expert_visits(model, shard) * model.hidden * rules.element_bytes;
+  }
+  return bytes;
+}
+
 // Gradients of the widest part of a layer: between the MLP's products, or of unfused scores, beside those of its ends.
 double gradient_bytes(const spec::Model& model, const Shard& shard, LayerKind kind, const ActivationRules& rules) {
   const double mlp = inner_elements(model, shard, kind) * (gates(model) + 1);
@@ -133,7 +149,7 @@ double layer_activation_bytes(const spec::Model& model, const Shard& shard, Laye
   const double all = all_bytes(model, shard, kind, rules);
   if (rules.recompute == spec::Recompute::none) return all;
   if (rules.operators) return std::min(all, chosen_bytes(model, shard, kind, rules));
-  return rules.fused_attention ? all : all - score_bytes(model, shard, rules);
+  return all - (rules.fused_attention ? cheap_bytes(model, shard, kind, rules) : score_bytes(model, shard, rules));
 }
 
 double layer_working_bytes(const spec::Model& model, const Shard& shard, LayerKind kind, const ActivationRules& rules) {

@@ -58,6 +58,16 @@ void add(PassTime& sum, const PassTime& one, double times) {
   sum.executed_flop += one.executed_flop * times;
 }
 
+// DualPipe feeds micro-batches from both ends: a rank holds stage i for one half of them and stage p-1-i for the other.
+std::vector<StageTime> paired(const std::vector<StageTime>& stages) {
+  std::vector<StageTime> ranks(stages.size());
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    add(ranks[i].pass, stages[i].pass, 0.5);
+    add(ranks[i].pass, stages[stages.size() - 1 - i].pass, 0.5);
+  }
+  return ranks;
+}
+
 std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& shard) {
   const std::vector<int> layers = program::layers_of_stages(job.model.layers, job.layout);
   const LayerTimes times = layer_times(job, shard);
@@ -75,7 +85,7 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   add(stages.front().pass, embedding_time(job, shard), 1);
   add(stages.back().pass, head_time(job, shard), 1);
   if (job.model.mtp_layers > 0) add(stages.back().pass, times.of(job.model.experts.count > 0, false), job.model.mtp_layers);
-  return stages;
+  return job.layout.schedule == spec::Schedule::dualpipe ? paired(stages) : stages;
 }
 
 // One micro-batch's transfer to the next stage and of its gradient back, of one chunk.

@@ -19,6 +19,8 @@ using model::GemmList;
 
 constexpr double kHalf = 2;               // bytes of a 16-bit element
 constexpr double kBackwardAttention = 2.5;  // fused backward recomputes the scores: five products for two
+constexpr double kLatentExpansion = 0.4;    // share of latent attention's projections that expand the compressed vectors
+constexpr double kPairOverlap = 0.9;        // of a paired micro-batch's computation that communication can hide behind
 constexpr double kBackwardLaunch = 1.6;     // kernels of a backward pass over those of the forward pass
 
 struct Scene {
@@ -26,13 +28,15 @@ struct Scene {
   const model::Shard& shard;
   const spec::Physics& physics;
   DeviceTime device;
-  bool narrow;
+  bool narrow;              // products in 8 or 4 bits
+  spec::Precision wide;     // of what never goes below 16 bits: attention, head
 };
 
 Scene scene_of(const spec::Job& job, const model::Shard& shard) {
   const spec::Precision p = job.training.precision;
   return {job, shard, job.stack.physics, DeviceTime(job.cluster.device, job.stack.physics),
-          p == spec::Precision::fp8 || p == spec::Precision::fp4};
+          p == spec::Precision::fp8 || p == spec::Precision::fp4,
+          p == spec::Precision::fp32 || p == spec::Precision::tf32 ? p : spec::Precision::bf16};
 }
 
 struct ProductTime {
@@ -71,15 +75,16 @@ struct Attention {
 Attention attention_time(const Scene& scene, const model::AttentionWork& work) {
   const spec::Physics& p = scene.physics;
   if (scene.job.stack.fused_attention) {
-    const double flop = work.causal_flop();
-    return {scene.device.at_share(flop, p.attention_forward * p.attention_software),
-            scene.device.at_share(flop * kBackwardAttention, p.attention_backward * p.attention_software)};
+    // Softmax and its products run in 16 bits, whatever the projections do, unless the whole job is wider.
+    const double flop = work.causal_flop() / scene.device.peak(scene.wide);
+    return {flop / (p.attention_forward * p.attention_software),
+            flop * kBackwardAttention / (p.attention_backward * p.attention_software)};
   }
   // Scores go through memory: two batched products forward and four backward, each bound by its own shape or by the scores
   // that it writes or reads, and softmax, mask and dropout as further passes over the scores.
   const double groups = work.heads * work.batch;
   const double slow = misalignment_factor(scene, work.qk_dim);
-  const auto batched = [&](double m, double n, double k) { return slow * scene.device.product(m, n, k, groups, spec::Precision::bf16); };
+  const auto batched = [&](double m, double n, double k) { return slow * scene.device.product(m, n, k, groups, scene.wide); };
   const double scores = batched(work.queries, work.keys, work.qk_dim);
   const double values = batched(work.queries, work.v_dim, work.keys);
   const double gradients = batched(work.keys, work.v_dim, work.queries) + batched(work.queries, work.keys, work.v_dim) +
@@ -194,6 +199,17 @@ void wait_for_host(Parts& pass, double host) {
   pass[Part::launch] += smooth_max(busy, host) - busy;
 }
 
+// DualPipe runs the forward pass of one micro-batch beside the backward pass of another, so that the exchanges of either
+// hide behind the computation of both (DeepSeek-V3's report, section 3.2.1).
+void hide_behind_pair(PassTime& pass, double exchange) {
+  pass.forward[Part::expert] = 0;
+  pass.backward[Part::expert] = 0;
+  const double computation = pass.forward.total() + pass.backward.total();
+  const double exposed = std::max((1 - kPairOverlap) * exchange, exchange - kPairOverlap * computation / 2);
+  pass.forward[Part::expert] = exposed;
+  pass.backward[Part::expert] = exposed;
+}
+
 }  // namespace
 
 double smooth_max(double a, double b) {
@@ -211,7 +227,8 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   const double rowwise = scene.narrow && job.training.rowwise_scaling ? p.rowwise_factor : 1;
   const spec::Precision precision = job.training.precision;
 
-  ProductTime products = product_time(scene, work.attention_gemms, rowwise, precision);
+  const ProductTime attention_products = product_time(scene, work.attention_gemms, rowwise, precision);
+  ProductTime products = attention_products;
   add(products, product_time(scene, work.mlp_gemms, rowwise, precision));
   if (work.expert_gemms.size > 0) add(products, product_time(scene, work.expert_gemms, rowwise * p.expert_pace / (scene.narrow ? p.grouped_efficiency_fp8 : p.grouped_efficiency), precision));
   const Attention attention = attention_time(scene, work.attention);
@@ -226,7 +243,8 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   const double async = job.layout.async_tp ? 0.8 : 1;
   const double tensor = tensor_s(scene, kind) * (1 - p.tp_hidden) * async;
   const double context = context_s(scene) * (1 - p.cp_hidden);
-  const double expert = expert_s(scene, work) * (1 - p.ep_hidden) * p.expert_pace;
+  const double exchange = expert_s(scene, work) * p.expert_pace;
+  const double expert = exchange * (1 - p.ep_hidden);
 
   PassTime pass;
   pass.forward[Part::products] = products.forward;
@@ -243,6 +261,7 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   pass.backward[Part::context] = 2 * context;
   pass.backward[Part::expert] = expert;
   pass.weight_s = products.weight_gradient;
+  if (job.layout.schedule == spec::Schedule::dualpipe && exchange > 0) hide_behind_pair(pass, exchange);
 
   const double forward_busy = pass.forward.total();
   double repeat = 0;  // kernels of the forward pass launched again
@@ -251,7 +270,8 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
     pass.backward[Part::recompute] = recomputed * forward_busy;
     repeat = recomputed;
   } else if (job.layout.recompute == spec::Recompute::selective) {
-    const double kept_scores = job.stack.fused_attention ? 0.3 * forward_elements : attention.forward;
+    const double expanded = job.model.attention.kv_rank > 0 ? kLatentExpansion * attention_products.forward : 0;
+    const double kept_scores = job.stack.fused_attention ? 0.3 * forward_elements + expanded : attention.forward;
     pass.backward[Part::recompute] = kept_scores + job.stack.selective_products * (products.forward + tensor / 2);
     repeat = 0.2 + job.stack.selective_products;
   }
@@ -283,13 +303,12 @@ PassTime head_time(const spec::Job& job, const model::Shard& shard) {
   const Gemm& g = work.logits;
   const double copies = 1 + job.model.mtp_layers;
   const double loss = scene.device.memory_bound(scene.physics.logit_bytes * work.logit_elements);
-  const spec::Precision half = job.training.precision == spec::Precision::fp32 ? spec::Precision::fp32 : spec::Precision::bf16;
   PassTime pass;
-  const double forward = scene.device.product(g.m, g.n, g.k, 1, half) + loss / 2;
-  const double backward = scene.device.product(g.m, g.k, g.n, 1, half) + scene.device.product(g.k, g.n, g.m, 1, half) + loss / 2;
+  const double forward = scene.device.product(g.m, g.n, g.k, 1, scene.wide) + loss / 2;
+  const double backward = scene.device.product(g.m, g.k, g.n, 1, scene.wide) + scene.device.product(g.k, g.n, g.m, 1, scene.wide) + loss / 2;
   pass.forward[Part::head] = smooth_max(copies * forward, scene.physics.launch_head_s / 3);
   pass.backward[Part::head] = smooth_max(copies * backward, scene.physics.launch_head_s * 2 / 3);
-  pass.weight_s = copies * scene.device.product(g.k, g.n, g.m, 1, half);
+  pass.weight_s = copies * scene.device.product(g.k, g.n, g.m, 1, scene.wide);
   pass.executed_flop = 3 * copies * g.flop();
   if (job.layout.zero == 3) {
     const ShardTraffic traffic = shard_traffic(scene, static_cast<double>(job.model.vocab) * job.model.hidden / shard.tp);

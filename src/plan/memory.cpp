@@ -248,20 +248,40 @@ void add_update(const Scene& scene, double owned, MemoryUse& use) {
   use.cache = capacity > 0 ? std::clamp(capacity - use.needed(), 0.0, wanted) : wanted;
 }
 
+// What a rank holds and does: its stage, and with DualPipe, which feeds the pipeline from both ends, the mirrored stage too,
+// each for one half of the micro-batches.
+struct RankLoad {
+  RankParameters parameters;
+  StageActivations activations;
+};
+
+RankLoad load_of(const Scene& scene, const Stage& stage) {
+  RankLoad load{parameters_of(scene, stage), activations_of(scene, stage)};
+  if (scene.job.layout.schedule != spec::Schedule::dualpipe) return load;
+  const Stage mirrored = stage_of(scene.job, scene.job.layout.pp - 1 - stage.index);
+  const RankParameters more = parameters_of(scene, mirrored);
+  const StageActivations other = activations_of(scene, mirrored);
+  load.parameters.dense += more.dense;
+  load.parameters.experts += more.experts;
+  load.activations.stored = (load.activations.stored + other.stored) / 2;
+  load.activations.working = std::max(load.activations.working, other.working);
+  return load;
+}
+
 MemoryUse memory_of(const Scene& scene, int index) {
   const spec::Job& job = scene.job;
   const Stage stage = stage_of(job, index);
-  const RankParameters rank = parameters_of(scene, stage);
-  const double copies = program::parameter_copies(job.layout.schedule);
-  const double owned = held(scene, rank, 1) * copies;
+  const RankLoad load = load_of(scene, stage);
+  const RankParameters& rank = load.parameters;
+  const double owned = held(scene, rank, 1);
   const bool gradients_on_host = job.layout.offload_optimizer && job.layout.zero >= 2;
   MemoryUse use;
   use.stage = index;
-  use.parameters = parameter_bytes(scene, rank) * copies;
-  use.gradients = gradients_on_host ? 0 : gradient_bytes(scene, rank) * copies;
+  use.parameters = parameter_bytes(scene, rank);
+  use.gradients = gradients_on_host ? 0 : gradient_bytes(scene, rank);
   use.optimizer = job.layout.offload_optimizer ? 0 : scene.bytes.optimizer * owned;
-  use.activations = activations_of(scene, stage).total();
-  use.communication = communication_bytes(scene, stage, rank) * copies;
+  use.activations = load.activations.total();
+  use.communication = communication_bytes(scene, stage, rank);
   use.runtime = job.stack.memory.runtime_bytes;
   add_update(scene, owned, use);
   return use;

@@ -60,7 +60,8 @@ double watts_per_device(const spec::Cluster& cluster) {
 spec::Job single_device_job(const spec::Job& job) {
   spec::Job one = job;
   spec::Layout layout;
-  layout.micro_batch = job.layout.micro_batch;
+  // Experts of an expert-parallel group get the tokens of all its ranks; so must those of the device alone, to do alike.
+  layout.micro_batch = job.layout.micro_batch * job.layout.ep;
   layout.recompute = job.layout.recompute;
   layout.recompute_layers = 0;
   one.layout = layout;
@@ -68,7 +69,7 @@ spec::Job single_device_job(const spec::Job& job) {
   one.cluster.scale_up_domain = 1;
   one.cluster.scale_up = spec::ScaleUpKind::none;
   // As many tokens for the device as it has in the cluster; at least one micro-batch, which it cannot divide.
-  one.training.global_batch = std::max<double>(job.training.global_batch / job.cluster.devices, job.layout.micro_batch);
+  one.training.global_batch = std::max<double>(job.training.global_batch / job.cluster.devices, layout.micro_batch);
   return one;
 }
 

@@ -40,8 +40,6 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
   return one_f_one_b;
 }
 
-double parameter_copies(Schedule schedule) { return schedule == Schedule::dualpipe ? 2 : 1; }
-
 double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
   const double p = layout.pp;
   const double v = std::max(1, layout.virtual_stages);

@@ -28,9 +28,6 @@ StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage);
 //   are given; Qi 2023, table 4). DualPipe: p + 1 (both directions).
 double micro_batches_in_flight(const spec::Layout& layout, double micro_batches, int stage);
 
-// Copies of a stage's parameters that its rank holds: DualPipe keeps two.
-double parameter_copies(spec::Schedule schedule);
-
 struct MicroBatchTime {
   double forward = 0;
   double backward_input = 0;

@@ -95,8 +95,6 @@ TEST(InFlight, ZeroBubbleHoldsItsLimitOnEveryStage) {
 
 TEST(InFlight, DualPipeHoldsOneMoreThanItsStages) {
   EXPECT_EQ(micro_batches_in_flight(layout_of(16, Schedule::dualpipe), 120, 0), 17);
-  EXPECT_EQ(parameter_copies(Schedule::dualpipe), 2);
-  EXPECT_EQ(parameter_copies(Schedule::one_f_one_b), 1);
 }
 
 TEST(InFlight, OfOneStageIsOneMicroBatchUnlessTheWholeBatchWaits) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "core/table.hpp"
@@ -22,12 +23,25 @@ using validate::Standing;
 constexpr double kFarOff = 0.1;  // an error after calibration that calls for a look at the job
 
 std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
-std::string signed_percent(double share) { return fmt::format("{:+.1f}", 100 * share); }
+
+// Never -0.0.
+std::string signed_percent(double share) {
+  return std::fabs(share) < 0.0005 ? "0.0" : fmt::format("{:+.1f}", 100 * share);
+}
+
+std::vector<double> errors(const Calibration& c, double CalibratedRun::*predicted_s) {
+  std::vector<double> list;
+  for (const CalibratedRun& run : c.runs) list.push_back(std::fabs(run.error(run.*predicted_s)));
+  return list;
+}
 
 double median_error(const Calibration& c, double CalibratedRun::*predicted_s) {
-  std::vector<double> errors;
-  for (const CalibratedRun& run : c.runs) errors.push_back(run.error(run.*predicted_s));
-  return validate::statistics(errors).median;
+  return validate::statistics(errors(c, predicted_s)).median;
+}
+
+double worst_error(const Calibration& c, double CalibratedRun::*predicted_s) {
+  const std::vector<double> list = errors(c, predicted_s);
+  return *std::max_element(list.begin(), list.end());
 }
 
 std::string counted(std::size_t count, std::string_view what) {
@@ -63,8 +77,10 @@ std::string summary_text(const Calibration& c) {
                                  percent(median_error(c, &CalibratedRun::before_s)),
                                  percent(median_error(c, &CalibratedRun::after_s)));
   if (!c.has_unseen()) return text + "\n";
-  return text + fmt::format("; {} % when a job is left out and predicted from the others: expect that of a new job\n",
-                            percent(median_error(c, &CalibratedRun::unseen_s)));
+  return text +
+         fmt::format("\na job left out and predicted from the others: {} %, at worst {} %; expect that of a new job\n",
+                     percent(median_error(c, &CalibratedRun::unseen_s)),
+                     percent(worst_error(c, &CalibratedRun::unseen_s)));
 }
 
 std::string numbers_text(const Calibration& c) {
@@ -103,7 +119,8 @@ std::string memory_text(const Calibration& c) {
   }
   std::string text = "\n" + table.text();
   if (c.memory.fits_reserve) {
-    text += fmt::format("memory.reserve: {:.4g} before, {:.4g} after\n", c.memory.before.reserve, c.memory.after.reserve);
+    text +=
+        fmt::format("memory.reserve: {:.4g} before, {:.4g} after\n", c.memory.before.reserve, c.memory.after.reserve);
   }
   if (c.memory.fits_runtime) {
     text += fmt::format("memory.runtime_bytes: {} before, {} after\n", format_bytes(c.memory.before.runtime_bytes),
@@ -116,7 +133,8 @@ std::vector<std::string> advice(const Calibration& c) {
   std::vector<std::string> list;
   if (c.jobs < 3) {
     list.emplace_back(
-        "logs of three jobs or more, unlike in size, micro-batch or parallel axes, free more numbers than pace, and show "
+        "logs of three jobs or more, unlike in size, micro-batch or parallel axes, free more numbers than pace, and "
+        "show "
         "the error on a job that has not been run");
   }
   for (const CalibratedNumber& number : c.numbers) {
@@ -125,7 +143,7 @@ std::vector<std::string> advice(const Calibration& c) {
                                number.field->name));
   }
   for (const CalibratedRun& run : c.runs) {
-    if (std::abs(run.error(run.after_s)) > kFarOff) {
+    if (std::fabs(run.error(run.after_s)) > kFarOff) {
       list.push_back(fmt::format("{} is still {} % off: does {} describe that run?", run.log,
                                  signed_percent(run.error(run.after_s)), run.job_file));
     }
@@ -133,8 +151,9 @@ std::vector<std::string> advice(const Calibration& c) {
   }
   for (const MemoryReading& one : c.memory.readings) {
     if (one.counter == validate::Counter::used && one.measured_bytes < one.after_bytes * (1 - kFarOff)) {
-      list.push_back(one.log + " has less memory than the job's tensors take: if the framework counted it, write "
-                               "\"memory_counter\": \"allocated\" or \"reserved\" on its lines");
+      list.push_back(one.log +
+                     " has less memory than the job's tensors take: if the framework counted it, write "
+                     "\"memory_counter\": \"allocated\" or \"reserved\" on its lines");
     }
   }
   return list;
@@ -231,6 +250,7 @@ std::string calibration_json(const Calibration& c, const CalibrationOutput& outp
   json["median_error_before"] = median_error(c, &CalibratedRun::before_s);
   json["median_error_after"] = median_error(c, &CalibratedRun::after_s);
   json["median_error_unseen"] = c.has_unseen() ? Json(median_error(c, &CalibratedRun::unseen_s)) : Json(nullptr);
+  json["worst_error_unseen"] = c.has_unseen() ? Json(worst_error(c, &CalibratedRun::unseen_s)) : Json(nullptr);
   json["parameters"] = parameters_json(c);
   json["numbers"] = numbers_json(c);
   json["logs"] = Json::array();

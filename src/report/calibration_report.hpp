@@ -1,5 +1,5 @@
-// What a calibration found, for people and for scripts: each log before and after, the numbers that moved and those that
-// could not, memory.
+// What a calibration found, for people and for scripts: each log before and after, the numbers that moved and those
+// that could not, memory.
 //
 //     std::fputs(calibration_text(calibration).c_str(), stdout);
 #pragma once

@@ -107,15 +107,15 @@ TEST(Catalog, ErrorsInsideAnEntryNameItsFileAndLine) {
 TEST(Catalog, StackHasItsNumbersResolvedForTheDevice) {
   const TestCatalog files;
   const Catalog catalog = files.catalog();
-  const Result<Stack> stack = catalog.stack("megatron-core-2024", "fam");
+  const Result<Stack> stack = catalog.stack("nemo-2025", "fam");
   ASSERT_TRUE(stack.has_value()) << to_string(stack.error());
-  EXPECT_EQ(stack->name, "megatron-core-2024");
-  EXPECT_EQ(stack->title, "Megatron Core");
+  EXPECT_EQ(stack->name, "nemo-2025");
+  EXPECT_EQ(stack->title, "NeMo");
   EXPECT_EQ(stack->physics.gemm_efficiency_bf16, 0.8);
   EXPECT_EQ(stack->physics.tp_hidden, 0.5) << "of the trait";
   EXPECT_EQ(stack->physics.pace, 0.95);
   EXPECT_EQ(catalog.stack("other", "fam")->physics.wave_weight, 2) << "fixed by the stack";
-  EXPECT_EQ(catalog.stack("megatron-core-2024", "none")->physics.gemm_efficiency_bf16,
+  EXPECT_EQ(catalog.stack("nemo-2025", "none")->physics.gemm_efficiency_bf16,
             default_physics().gemm_efficiency_bf16);
 }
 

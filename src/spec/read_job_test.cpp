@@ -28,7 +28,7 @@ TEST(ReadJob, NamesAreEnough) {
   const Job job = accepted("");
   EXPECT_EQ(job.model.entry, "tiny");
   EXPECT_EQ(job.cluster.devices, 64);
-  EXPECT_EQ(job.stack.name, "megatron-core-2024");
+  EXPECT_EQ(job.stack.name, "nemo-2025");
   EXPECT_EQ(job.stack.physics.gemm_efficiency_bf16, 0.8) << "resolved for the cluster's device";
   EXPECT_EQ(job.training.sequence, 128) << "the model's";
   EXPECT_EQ(job.training.precision, Precision::bf16);
@@ -118,7 +118,7 @@ TEST(ReadJob, TableOfLearnedPositionsGrowsWithTheSequence) {
 
 TEST(ReadJob, StackCanBeChangedInPlace) {
   const Job job = accepted(
-      "stack: {base: megatron-core-2024, fused_attention: false, fixed: {wave_weight: 3}, "
+      "stack: {base: nemo-2025, fused_attention: false, fixed: {wave_weight: 3}, "
       "parameters: {pace: 1.1}}");
   EXPECT_FALSE(job.stack.fused_attention);
   EXPECT_EQ(job.stack.physics.wave_weight, 3);
@@ -128,7 +128,7 @@ TEST(ReadJob, StackCanBeChangedInPlace) {
 
 TEST(ReadJob, StackCanBeAFile) {
   const TestCatalog files;
-  files.write("mine.yaml", "base: megatron-core-2024\nname: Mine\nparameters: {pace: 1.2}\n");
+  files.write("mine.yaml", "base: nemo-2025\nname: Mine\nparameters: {pace: 1.2}\n");
   const Result<Job> job =
       read_job_text("model: tiny\ncluster: pod\nstack: mine.yaml\n", files.folder() + "/job.yaml", files.catalog());
   ASSERT_TRUE(job.has_value()) << to_string(job.error());

@@ -36,15 +36,15 @@ class TestCatalog {
     write("models/tiny.yaml",
           "name: Tiny\nlayers: 4\nhidden: 64\nffn: 256\nvocab: 1000\nmax_sequence: 128\nattention: {heads: 4}\n"
           "positions: learned\nparameters: 264448\norigin: derived\nsource: test\n");
-    write("stacks/megatron-core-2024.yaml",
-          "name: Megatron Core\nfamily: megatron\nyear: 2024\ntraits: [fast]\norigin: recalled\nsource: test\n");
+    write("stacks/nemo-2025.yaml",
+          "name: NeMo\nfamily: megatron\nyear: 2024\ntraits: [fast]\norigin: recalled\nsource: test\n");
     write("stacks/other.yaml",
           "name: Other\nfamily: other\nyear: 2020\nselective_by_default: true\nfixed: {wave_weight: 2}\norigin: "
           "recalled\n"
           "source: test\n");
     write("parameters.yaml",
           "shared: {wave_weight: 1.5}\ndevice: {fam: {gemm_efficiency_bf16: 0.8}}\ntrait: {fast: {tp_hidden: 0.5}}\n"
-          "stack: {megatron-core-2024: {pace: 0.95}}\n");
+          "stack: {nemo-2025: {pace: 0.95}}\n");
   }
   ~TestCatalog() {
     std::error_code ignored;

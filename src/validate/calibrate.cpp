@@ -47,7 +47,8 @@ Eigen::VectorXd pattern_of(const std::vector<Sample>& samples, const PhysicsFiel
     const double value = job.stack.physics.*field.member;
     const std::string name(field.name);
     // Downwards: shares and efficiencies may stand at their upper bound.
-    const double slope = std::log(predicted_with(job, {{name, value}}) / predicted_with(job, {{name, value * (1 - kStep)}}));
+    const double slope =
+        std::log(predicted_with(job, {{name, value}}) / predicted_with(job, {{name, value * (1 - kStep)}}));
     pattern[i] = kPull * slope / kStep;
   }
   return pattern;
@@ -95,9 +96,8 @@ std::vector<int> job_groups(const std::vector<Sample>& samples) {
   std::vector<int> groups;
   for (const Sample& sample : samples) {
     const double predicted = plan::step_time(sample.job).total_s;
-    const auto same = std::find_if(known.begin(), known.end(), [&](double other) {
-      return std::fabs(other - predicted) <= 1e-9 * predicted;
-    });
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&](double other) { return std::fabs(other - predicted) <= 1e-9 * predicted; });
     groups.push_back(static_cast<int>(same - known.begin()));
     if (same == known.end()) known.push_back(predicted);
   }
@@ -169,10 +169,11 @@ Selection select_numbers(const std::vector<Sample>& samples) {
 // ---- The whole
 
 tl::unexpected<Error> other_device(const CalibrationRun& run, const spec::Job& first) {
-  Error error = input_error(fmt::format("this job runs on {}, the first one on {}; a stack is fitted for one kind of device",
-                                        run.job.cluster.device.family, first.cluster.device.family),
-                            "calibrate each kind of device by itself")
-                    .value();
+  Error error =
+      input_error(fmt::format("this job runs on {}, the first one on {}; a stack is fitted for one kind of device",
+                              run.job.cluster.device.family, first.cluster.device.family),
+                  "calibrate each kind of device by itself")
+          .value();
   error.file = run.job_file;
   return tl::unexpected(std::move(error));
 }
@@ -200,7 +201,8 @@ std::vector<CalibratedNumber> numbers_of(const Selection& selection, const spec:
 }
 
 // Each job by a selection and fit that never saw any of its logs.
-void predict_unseen(const std::vector<Sample>& samples, const std::vector<int>& groups, std::vector<CalibratedRun>& runs) {
+void predict_unseen(const std::vector<Sample>& samples, const std::vector<int>& groups,
+                    std::vector<CalibratedRun>& runs) {
   for (int group = 0; group < count_groups(groups); ++group) {
     std::vector<Sample> others;
     for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -215,7 +217,9 @@ void predict_unseen(const std::vector<Sample>& samples, const std::vector<int>& 
 
 // In quotes, unless it is a plain name.
 std::string yaml_text(const std::string& text) {
-  const auto is_plain = [](char c) { return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '.'; };
+  const auto is_plain = [](char c) {
+    return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '.';
+  };
   if (!text.empty() && (std::isalpha(static_cast<unsigned char>(text.front())) != 0) &&
       std::all_of(text.begin(), text.end(), is_plain))
     return text;
@@ -258,8 +262,8 @@ Result<Calibration> calibrate(const std::vector<CalibrationRun>& runs) {
 std::string stack_text(const Calibration& calibration, const std::string& base) {
   std::string sources;
   for (const CalibratedRun& run : calibration.runs) sources += (sources.empty() ? "" : ", ") + run.log;
-  std::string text = fmt::format("# Fitted to training logs on {} by `twinpod calibrate`; for `twinpod estimate --stack`.\n",
-                                 calibration.device);
+  std::string text = fmt::format(
+      "# Fitted to training logs on {} by `twinpod calibrate`; for `twinpod estimate --stack`.\n", calibration.device);
   text += fmt::format("base: {}\nparameters:\n", yaml_text(base));
   for (const CalibratedNumber& number : calibration.numbers) {
     if (number.standing != Standing::fitted) continue;

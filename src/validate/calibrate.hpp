@@ -8,12 +8,13 @@
 // kFurtherNumbers is freed when
 //   - it can be told apart: moving it by the width of its prior changes the pattern of the predictions (the part of its
 //     derivative that no number freed before explains) by more than kVisible, and
-//   - freeing it lowers the loss of the fit by more than kCharge; of several the one that lowers it most comes first, and
+//   - freeing it lowers the loss of the fit by more than kCharge; of several the one that lowers it most comes first,
+//   and
 //   - numbers stay fewer than different jobs (with one job: pace alone).
 // Every number is pulled to the base stack's value, so it leaves it only as far as the logs ask.
 //
-// With three different jobs or more each is also predicted by a calibration that never saw it, selection included: that is
-// the error to expect of a job that has not been run.
+// With three different jobs or more each is also predicted by a calibration that never saw it, selection included: that
+// is the error to expect of a job that has not been run.
 #pragma once
 
 #include <array>

@@ -187,7 +187,7 @@ std::string stack_of(const PublishedRun& run) {
   const std::string& f = run.framework;
   const int year = year_of(run);
   if (has(run.model, "MLPerf")) return "nemo-mlperf";
-  if (has(f, "ZeRO-3")) return "deepspeed-zero3";
+  if (has(f, "ZeRO-3") || has(f, "ZeRO3")) return "deepspeed-zero3";
   if (has(f, "Megatron-DeepSpeed")) return year >= 2023 ? "megatron-deepspeed-2023" : "megatron-deepspeed-2022";
   if (has(f, "Neuron")) return "neuron";
   if (has(f, "Megatron-Bridge")) return version_of(f) >= 26.055 ? "megatron-bridge" : "megatron-bridge-2025";

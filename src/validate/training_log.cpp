@@ -127,7 +127,8 @@ void Parser::refuse(std::string_view at, const std::string& what, std::string_vi
   if (failed()) return;
   constexpr std::size_t kShown = 40;
   std::string shown(found.substr(0, kShown));
-  std::replace_if(shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
+  std::replace_if(
+      shown.begin(), shown.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, '?');
   Error error = input_error(fmt::format("{}: found `{}`, expected {}", what, shown, expected)).value();
   error.file = log_.file;
   error.line = line_.number;
@@ -181,7 +182,8 @@ bool has_value(const nlohmann::json& object, std::string_view key) {
 
 template <std::size_t n>
 const Key* first_key(const nlohmann::json& object, const std::array<Key, n>& keys) {
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return has_value(object, key.name); });
+  const auto found =
+      std::find_if(keys.begin(), keys.end(), [&](const Key& key) { return has_value(object, key.name); });
   return found == keys.end() ? nullptr : &*found;
 }
 
@@ -209,15 +211,19 @@ void Parser::read_json_memory(const nlohmann::json& object, LoggedMemory& memory
   memory.rank = static_cast<int>(std::min<std::int64_t>(json_count(object, "rank"), 1'000'000'000));
   if (!has_value(object, "memory_counter")) return;
   const std::string name = object["memory_counter"].is_string() ? object["memory_counter"].get<std::string>() : "";
-  if (name == "allocated") memory.counter = Counter::allocated;
-  else if (name == "reserved") memory.counter = Counter::reserved;
-  else if (name != "used") refuse(line_.text, "memory_counter", name, "allocated, reserved or used");
+  if (name == "allocated")
+    memory.counter = Counter::allocated;
+  else if (name == "reserved")
+    memory.counter = Counter::reserved;
+  else if (name != "used")
+    refuse(line_.text, "memory_counter", name, "allocated, reserved or used");
 }
 
 void Parser::take_json() {
   const nlohmann::json object = nlohmann::json::parse(line_.text.begin(), line_.text.end(), nullptr, false);
   if (object.is_discarded() || !object.is_object()) {
-    if (names_a_key(line_.text) && !line_.is_cut_off) refuse(line_.text, "a line that starts with {", line_.text, "JSON");
+    if (names_a_key(line_.text) && !line_.is_cut_off)
+      refuse(line_.text, "a line that starts with {", line_.text, "JSON");
     return;
   }
   LoggedStep step;
@@ -231,7 +237,8 @@ void Parser::take_json() {
   } else if (step.number >= 0 && has_value(object, kTokensKey)) {
     step.tokens_per_s = json_number(object, kTokensKey, "a number of at least 0");
   }
-  if (has_value(object, "global_batch")) step.global_batch = json_number(object, "global_batch", "a number of sequences");
+  if (has_value(object, "global_batch"))
+    step.global_batch = json_number(object, "global_batch", "a number of sequences");
   LoggedMemory memory;
   memory.line = line_.number;
   read_json_memory(object, memory);
@@ -284,8 +291,8 @@ bool Parser::take_megatron_memory() {
     const std::string_view report = line_.text.substr(begin, end - begin);
     begin = end;
     if (!has(report, kMegatronMemory)) continue;
-    for (const auto& [marker, counter] : {std::pair("| max allocated:", Counter::allocated),
-                                          std::pair("| max reserved:", Counter::reserved)}) {
+    for (const auto& [marker, counter] :
+         {std::pair("| max allocated:", Counter::allocated), std::pair("| max reserved:", Counter::reserved)}) {
       if (!has(report, marker)) continue;
       const double mib = number(token_behind(report, marker), std::string_view(marker).substr(2), "a number of MB");
       if (!failed()) add_memory({counter, mib * kMib, rank_in(report), line_.number});
@@ -322,11 +329,12 @@ void Parser::take_torchtitan() {
 Result<TrainingLog> Parser::result() {
   if (error_) return tl::unexpected(std::move(*error_));
   if (!log_.steps.empty()) return std::move(log_);
-  Error error = input_error("there is no training step in this log",
-                            "expected lines of Megatron-LM (`iteration 10/ 100 | ... | elapsed time per iteration (ms): "
-                            "1250.0 |`), of torchtitan (`step: 10  loss: 7.1  memory: 40.11GiB(42.21%)  tps: 7,123`), or "
-                            "JSON such as {\"step\": 10, \"step_time_s\": 1.25}")
-                    .value();
+  Error error =
+      input_error("there is no training step in this log",
+                  "expected lines of Megatron-LM (`iteration 10/ 100 | ... | elapsed time per iteration (ms): "
+                  "1250.0 |`), of torchtitan (`step: 10  loss: 7.1  memory: 40.11GiB(42.21%)  tps: 7,123`), or "
+                  "JSON such as {\"step\": 10, \"step_time_s\": 1.25}")
+          .value();
   error.file = log_.file;
   error.line = std::max(1, line_.number);
   return tl::unexpected(std::move(error));

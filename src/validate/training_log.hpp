@@ -7,7 +7,8 @@
 // whatever launchers write before the text ("[rank0]:", dates) do not matter.
 //
 //   JSON        {"step": 10, "step_time_s": 1.25, "memory_gb": 61.2}
-//   Megatron    iteration       10/     100 | ... | elapsed time per iteration (ms): 1250.0 | ... | global batch size:   512 |
+//   Megatron    iteration       10/     100 | ... | elapsed time per iteration (ms): 1250.0 | ... | global batch size:
+//   512 |
 //               [Rank 0] (after 10 iterations) memory (MB) | allocated: ... | max allocated: ... | max reserved: ...
 //   torchtitan  step: 10  loss:  7.1000  memory: 40.11GiB(42.21%)  tps: 7,123  tflops: 412.30  mfu: 41.70%
 //
@@ -28,7 +29,7 @@ namespace twinpod::validate {
 // One logged step, or the mean of several when the log has a line only every so many steps. One of the three speeds is
 // there; which, depends on the kind of line.
 struct LoggedStep {
-  std::int64_t number = -1;        // -1: not written
+  std::int64_t number = -1;  // -1: not written
   double time_s = 0;
   double tokens_per_s = 0;         // of the whole job
   double device_tokens_per_s = 0;  // of one device (torchtitan's tps, in older releases wps)
