@@ -44,7 +44,7 @@ matches() {  # matches EXPECTED ACTUAL
           continue
         }
         if (i > n || !like(want[j], have[i])) {
-          printf "expected: %s\n   found: %s\n", want[j], i > n ? "nothing more" : have[i]
+          printf "expected: %s\n   found: %s\n", want[j], (i > n ? "nothing more" : have[i])
           exit 1
         }
         ++i

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace twinpod::cli {
 namespace {
 
@@ -55,6 +57,15 @@ TEST(Arguments, WholeNumbersAreChecked) {
   EXPECT_EQ(whole_number(*parse({}), "tp", 1, 2), 2);
   EXPECT_EQ(whole_number(*parse({"--tp", "8x"}), "tp", 1, 2).error().message,
             "--tp: found `8x`, expected a whole number of at least 1");
+}
+
+TEST(Arguments, AnAliasOfOneLetterHasOneDash) {
+  constexpr std::array kOutput = {Flag{"output", "FILE", "", "", "o"}};
+  const Result<Arguments> arguments = parse_arguments(kOutput, {"-o", "a.yaml", "word"});
+  ASSERT_TRUE(arguments.has_value());
+  EXPECT_EQ(arguments->value("output"), "a.yaml");
+  EXPECT_EQ(arguments->words, std::vector<std::string>{"word"});
+  EXPECT_FALSE(parse_arguments(kOutput, {"-x"}).has_value());
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ spec::Precision precision_of(const PublishedRun& run) {
   if (has(run.precision, "FP4")) return spec::Precision::fp4;
   if (has(run.precision, "FP8")) return spec::Precision::fp8;
   if (has(run.precision, "FP16") && !has(run.precision, "BF16")) return spec::Precision::fp16;
-  if (has(run.precision, "FP32")) return spec::Precision::fp32;
+  if (has(run.precision, "FP32") && !has(run.precision, "BF16")) return spec::Precision::fp32;
   return spec::Precision::bf16;
 }
 
@@ -186,6 +186,7 @@ std::string why_not_covered(const PublishedRun& run) {
 std::string stack_of(const PublishedRun& run) {
   const std::string& f = run.framework;
   const int year = year_of(run);
+  if (is_tpu(run)) return "maxtext";  // whatever the framework, one compiled program a step
   if (has(run.model, "MLPerf")) return "nemo-mlperf";
   if (has(f, "ZeRO-3") || has(f, "ZeRO3")) return "deepspeed-zero3";
   if (has(f, "Megatron-DeepSpeed")) return year >= 2023 ? "megatron-deepspeed-2023" : "megatron-deepspeed-2022";
@@ -200,9 +201,9 @@ std::string stack_of(const PublishedRun& run) {
     return year >= 2022 || has(f, "fork") ? "megatron-2022" : "megatron-2021";
   }
   if (has(f, "InternEvo")) return "internevo";
-  if (has(f, "torchtitan")) return has(run.id, "eager") || has(run.remark, "eager") || run.date < "2024-08" ? "torchtitan-eager" : "torchtitan";
+  if (has(f, "torchtitan")) return has(run.id, "eager") || has(run.remark, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
   if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq")) return "fsdp-2023";
-  if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter")) return is_tpu(run) ? "maxtext" : "xla-gpu";
+  if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter") || has(f, "JAX")) return "xla-gpu";
   if (has(f, "NeoX")) return "megatron-deepspeed-2022";
   return year >= 2024 ? "megatron-core-2024" : "megatron-2022";
 }
