@@ -68,6 +68,8 @@ Result<PublishedRun> read_run(const Node& row, const std::string& file) {
     }
     run.*member = *number;
   }
+  const Node* notes = row.find("notes");
+  if (run.remark.empty() && !is_absent(notes)) run.remark = notes->scalar;
   const Node* zero = row.find("zero_stage");
   if (!is_absent(zero)) {
     const Result<double> stage = parse_quantity(zero->scalar, Quantity::number);

@@ -50,6 +50,11 @@ TEST(PublishedRuns, AMeasuredStepCountsMoreThanADerivedOne) {
   EXPECT_EQ(runs_in("- {id: a, iter_time_s_derived: 3}\n").value().at(0).measured_s(), 3);
 }
 
+TEST(PublishedRuns, NotesAreARemarkWhereThereIsNone) {
+  EXPECT_EQ(runs_in("- {id: a, notes: eager}\n").value().at(0).remark, "eager");
+  EXPECT_EQ(runs_in("- {id: a, notes: eager, remark: compiled}\n").value().at(0).remark, "compiled");
+}
+
 TEST(PublishedRuns, KeysOfOtherReadersAreLeftAlone) {
   EXPECT_TRUE(runs_in("- {id: a, evidence: seen, tokens_per_s_per_device: 12, remark: it is so}\n"));
 }

@@ -18,6 +18,13 @@ constexpr double kNearHost = 150e9;   // bytes/s to the host's memory
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
+// A flag of the run that its source puts into the name or a remark: "eager", "async".
+bool mentions(const PublishedRun& run, std::string_view flag) {
+  std::string text = run.id + " " + run.remark;
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return has(text, flag);
+}
+
 // Letters and digits in lower case: "Qwen3 30B-A3B" and "qwen3-30b-a3b" are the same model.
 std::string simplified(const std::string& text) {
   std::string out;
@@ -201,7 +208,7 @@ std::string stack_of(const PublishedRun& run) {
     return year >= 2022 || has(f, "fork") ? "megatron-2022" : "megatron-2021";
   }
   if (has(f, "InternEvo")) return "internevo";
-  if (has(f, "torchtitan")) return has(run.id, "eager") || has(run.remark, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
+  if (has(f, "torchtitan")) return mentions(run, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
   if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq")) return "fsdp-2023";
   if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter") || has(f, "JAX")) return "xla-gpu";
   if (has(f, "NeoX")) return "megatron-deepspeed-2022";
@@ -295,7 +302,7 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.zero = run.zero_stage >= 0 ? run.zero_stage : job.stack.default_zero;
   layout.shard_group = shard_group_of(run);
   layout.sequence_parallel = run.sp >= 0 ? run.sp == 1 : job.stack.default_sequence_parallel && layout.tp > 1;
-  layout.async_tp = has(run.id, "asynctp") || has(run.remark, "async");
+  layout.async_tp = has(run.framework, "torchtitan") && mentions(run, "async");
   layout.uneven_ends = has(run.schedule, "asymmetric") || (job.model.layers % layout.pp != 0 && (job.model.layers + 2) % layout.pp == 0);
   const int per_replica = layout.tp * layout.pp * layout.cp;
   if (job.cluster.devices < per_replica || spec::data_parallel(job) < 1) {

@@ -128,9 +128,12 @@ TEST(StackOf, MlperfRowsAreTunedRuns) {
   EXPECT_EQ(stack_of(run), "nemo-mlperf");
 }
 
-TEST(StackOf, EagerRunsOfACompiledFrameworkAreSaidInTheRemark) {
+TEST(StackOf, EagerRunsOfACompiledFrameworkAreSaidInTheNameOrTheRemark) {
   PublishedRun run = framework("torchtitan", "2025-02");
-  run.remark = "eager, no compile";
+  run.remark = "Eager, no compile";
+  EXPECT_EQ(stack_of(run), "torchtitan-eager");
+  run.remark = "";
+  run.id = "titan-8b-eager";
   EXPECT_EQ(stack_of(run), "torchtitan-eager");
 }
 
@@ -333,6 +336,15 @@ TEST(RunJob, RecomputeIsReadFromItsText) {
   EXPECT_EQ(recompute("full").recompute_layers, 0);
   EXPECT_EQ(recompute("some layers").recompute_layers, 18);
   EXPECT_TRUE(recompute("selective + offload").offload_activations);
+}
+
+TEST(RunJob, AsynchronousTensorParallelismIsSaidInTheNameOrTheRemark) {
+  PublishedRun run = stated_run();
+  run.framework = "torchtitan";
+  run.date = "2025-02";
+  EXPECT_FALSE(job_for(run).layout.async_tp);
+  run.remark = "compiled, Async TP";
+  EXPECT_TRUE(job_for(run).layout.async_tp);
 }
 
 TEST(RunJob, ShardGroupsAreReadFromTheirText) {

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# How long a command takes from its start to its end, process start included: best and median of 50 runs, in milliseconds.
+#
+#     bench/startup.sh                     the program alone, and through ./twinpod, which looks for changed sources first
+#     bench/startup.sh --program PATH      that program
+#     bench/startup.sh show devices        another command
+#
+# Fails when the best run of the program alone is slower than the bar.
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit 1
+runs=50
+bar_us=15000
+program=build/release/twinpod
+wrapper=./twinpod
+
+if [[ ${1:-} == --program ]]; then
+  program=$2
+  wrapper=
+  shift 2
+fi
+arguments=("$@")
+if ((${#arguments[@]} == 0)); then
+  arguments=(estimate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --tokens 300e9)
+fi
+
+# The microseconds of each run, fastest first.
+times_us() {
+  local run start end
+  for ((run = 0; run < runs; run++)); do
+    start=${EPOCHREALTIME/[.,]/}
+    "$@" >/dev/null 2>&1 </dev/null
+    end=${EPOCHREALTIME/[.,]/}
+    echo $((end - start))
+  done | sort -n
+}
+
+milliseconds() { printf '%d.%02d' $(($1 / 1000)) $(($1 % 1000 / 10)); }
+
+best_us=0
+measure() {  # measure LABEL COMMAND...
+  local label=$1 sorted
+  shift
+  mapfile -t sorted < <(times_us "$@" "${arguments[@]}")
+  best_us=${sorted[0]}
+  printf '%-24s best %6s ms   median %6s ms   of %d\n' "$label" "$(milliseconds "$best_us")" \
+    "$(milliseconds "${sorted[runs / 2]}")" "$runs"
+}
+
+if [[ -n $wrapper ]]; then
+  "$wrapper" version >/dev/null 2>&1  # builds the program, if need be
+  measure "$wrapper" "$wrapper"
+fi
+[[ -x $program ]] || { echo "bench/startup.sh: there is no program at $program" >&2 && exit 2; }
+measure "$program" "$program"
+if ((best_us > bar_us)); then
+  echo "slower than the bar of $(milliseconds $bar_us) ms"
+  exit 1
+fi
