@@ -27,23 +27,31 @@ struct Tile {
   double m, n, penalty;
 };
 // Tile shapes of the vendors' libraries; small tiles reuse less of what they load.
-constexpr std::array<Tile, 5> kTiles = {{{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 1.05}, {64, 128, 1.2}, {128, 64, 1.2}}};
+constexpr std::array<Tile, 5> kTiles = {
+    {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 1.05}, {64, 128, 1.2}, {128, 64, 1.2}}};
 
 double efficiency(const spec::Physics& physics, spec::Precision precision) {
   switch (precision) {
-    case spec::Precision::fp8: return physics.gemm_efficiency_fp8;
-    case spec::Precision::fp4: return physics.gemm_efficiency_fp4;
-    default: return physics.gemm_efficiency_bf16;
+    case spec::Precision::fp8:
+      return physics.gemm_efficiency_fp8;
+    case spec::Precision::fp4:
+      return physics.gemm_efficiency_fp4;
+    default:
+      return physics.gemm_efficiency_bf16;
   }
 }
 
 double element_bytes(spec::Precision precision) {
   switch (precision) {
     case spec::Precision::fp32:
-    case spec::Precision::tf32: return 4;
-    case spec::Precision::fp8: return 1;
-    case spec::Precision::fp4: return 0.5;
-    default: return 2;
+    case spec::Precision::tf32:
+      return 4;
+    case spec::Precision::fp8:
+      return 1;
+    case spec::Precision::fp4:
+      return 0.5;
+    default:
+      return 2;
   }
 }
 
@@ -54,9 +62,7 @@ double usable_peak(const spec::Device& device, spec::Precision precision) {
 }
 
 DeviceTime::DeviceTime(const spec::Device& device, const spec::Physics& physics)
-    : device_(device),
-      physics_(physics),
-      memory_bytes_per_s_(device.memory_bytes_per_s * physics.memory_efficiency) {}
+    : device_(device), physics_(physics), memory_bytes_per_s_(device.memory_bytes_per_s * physics.memory_efficiency) {}
 
 double DeviceTime::peak(spec::Precision precision) const { return usable_peak(device_, precision); }
 

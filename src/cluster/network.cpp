@@ -20,14 +20,18 @@ double leg_s(double bytes, double bytes_per_s) {
   return bytes_per_s > 0 ? bytes / bytes_per_s : kNever;
 }
 
-// Gathers and scatters go round a ring of all ranks; an all-reduce has a ring inside the domain and a tree between them.
+// Gathers and scatters go round a ring of all ranks; an all-reduce has a ring inside the domain and a tree between
+// them.
 double latency_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, const Group& group) {
   const double hop = physics.collective_step_s + cluster.scale_out_latency_s;
   const double domains = group.domains();
   switch (verb) {
-    case Verb::send: return domains > 1 ? hop : physics.collective_step_s;
-    case Verb::all_reduce: return 2 * (group.per_domain - 1) * physics.collective_step_s + 2 * std::ceil(std::log2(domains)) * hop;
-    default: return (group.ranks - domains) * physics.collective_step_s + (domains > 1 ? domains * hop : 0);
+    case Verb::send:
+      return domains > 1 ? hop : physics.collective_step_s;
+    case Verb::all_reduce:
+      return 2 * (group.per_domain - 1) * physics.collective_step_s + 2 * std::ceil(std::log2(domains)) * hop;
+    default:
+      return (group.ranks - domains) * physics.collective_step_s + (domains > 1 ? domains * hop : 0);
   }
 }
 
@@ -48,7 +52,8 @@ double bus_bytes_per_s(const spec::Cluster& cluster, const spec::Physics& physic
   return up > 0 && group.per_domain > 1 ? std::min(up, together) : together;
 }
 
-double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, double bytes, const Group& group) {
+double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, double bytes,
+                    const Group& group) {
   if (group.ranks <= 1 || bytes <= 0) return 0;
   const double n = group.ranks;
   const double passes = verb == Verb::all_reduce ? 2 : 1;
@@ -60,7 +65,8 @@ double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, 
   return latency + volume / bus + physics.collective_root * std::sqrt(volume);
 }
 
-double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes, double outside_bytes) {
+double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes,
+                  double outside_bytes) {
   const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
   const double inside = leg_s(inside_bytes, up);
   const double outside = leg_s(outside_bytes, scale_out_bus(cluster, physics));

@@ -16,21 +16,24 @@ enum class Verb { all_reduce, all_gather, reduce_scatter, send };
 // `ranks` devices, `stride` apart in the order of devices.
 struct Group {
   double ranks = 1;
-  double per_domain = 1;   // of them inside one scale-up domain
+  double per_domain = 1;  // of them inside one scale-up domain
   double domains() const { return ranks / per_domain; }
 };
 
 Group group_of(const spec::Cluster& cluster, double ranks, double stride);
 
-// Bus bandwidth of one rank: the scale-up link inside a domain; beyond it the interfaces of all its ranks in the domain.
+// Bus bandwidth of one rank: the scale-up link inside a domain; beyond it the interfaces of all its ranks in the
+// domain.
 double bus_bytes_per_s(const spec::Cluster& cluster, const spec::Physics& physics, const Group& group);
 
 // bytes: of the whole buffer (gathered, or to be reduced); send: what one rank sends.
 //   t = a + s * steps + V / bus + r * sqrt(V);  V = bytes (n-1)/n, twice that for an all-reduce
-double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, double bytes, const Group& group);
+double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, Verb verb, double bytes,
+                    const Group& group);
 
-// An all-to-all in which one rank sends `inside_bytes` within its scale-up domain and `outside_bytes` beyond it; the two
-// run side by side.
-double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes, double outside_bytes);
+// An all-to-all in which one rank sends `inside_bytes` within its scale-up domain and `outside_bytes` beyond it; the
+// two run side by side.
+double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes,
+                  double outside_bytes);
 
 }  // namespace twinpod::cluster

@@ -122,8 +122,8 @@ ParameterCount parameters(const spec::Model& model) {
   const double dense_layers = model.layers - expert_layers;
   const double each = count.attention + count.norms;
   const double routed_active = e.count > 0 ? count.routed_experts * e.per_token / e.count : 0.0;
-  const double outside = count.embedding + count.final_norm + count.head + model.layers * each + dense_layers * count.mlp +
-                         expert_layers * count.shared_experts;
+  const double outside = count.embedding + count.final_norm + count.head + model.layers * each +
+                         dense_layers * count.mlp + expert_layers * count.shared_experts;
   // A prediction module has its own layer, two norms and a projection of two hidden vectors to one; embedding and head
   // are the main model's.
   if (model.mtp_layers > 0) {

@@ -62,7 +62,8 @@ AttentionWork attention_work(const spec::Model& model, const Shard& shard, bool 
 
 // Bytes of the memory-bound kernels of a layer for each token. Forward: each of the two sub-blocks reads and writes the
 // residual, its norm's input and output (16 h bytes in all), dropout adds masks and one more pass; the activation
-// function and rotary embedding read and write the widths between the products. Backward: norms and residuals move 26 h.
+// function and rotary embedding read and write the widths between the products. Backward: norms and residuals move 26
+// h.
 ElementWork element_work(const spec::Model& model, const Shard& shard, double ffn_elements) {
   const AttentionWidths w = attention_widths(model);
   const double tokens = shard.tokens();
@@ -93,8 +94,8 @@ void add_experts(const spec::Model& model, const Shard& shard, LayerWork& work) 
   double visits = own_tokens * e.per_token * shard.etp;
   if (e.capacity_factor > 0) visits *= e.capacity_factor;
   const double local_experts = std::max(1.0, static_cast<double>(e.count) / shard.ep);
-  add_mlp(work.expert_gemms, visits / local_experts, model.hidden, static_cast<double>(e.ffn) / shard.etp, model.gated_mlp,
-          local_experts);
+  add_mlp(work.expert_gemms, visits / local_experts, model.hidden, static_cast<double>(e.ffn) / shard.etp,
+          model.gated_mlp, local_experts);
   work.permute_bytes = visits / shard.etp * model.hidden * kHalf * 2;
   work.mlp_gemms.add({own_tokens, static_cast<double>(e.count), static_cast<double>(model.hidden)});
   const double shared = shared_ffn(e);
@@ -131,12 +132,13 @@ LayerWork layer_work(const spec::Model& model, const Shard& shard, LayerKind kin
     const spec::Experts& e = model.experts;
     ffn_elements = work.routed_tokens * e.per_token * e.ffn + shard.tokens() * shared_ffn(e) / shard.tp;
   } else {
-    add_mlp(work.mlp_gemms, shard.tokens(), model.hidden, static_cast<double>(model.ffn) / shard.tp, model.gated_mlp, 1);
+    add_mlp(work.mlp_gemms, shard.tokens(), model.hidden, static_cast<double>(model.ffn) / shard.tp, model.gated_mlp,
+            1);
     ffn_elements = shard.tokens() * model.ffn / shard.tp;
   }
   work.elements = element_work(model, shard, ffn_elements);
   if (kind == LayerKind::experts) {
-    work.elements.forward_kernels += 12;                     // router, top-k, sort, two permutations
+    work.elements.forward_kernels += 12;  // router, top-k, sort, two permutations
     work.elements.backward_kernels += 10;
   }
   work.gemm_input_elements =

@@ -34,11 +34,11 @@ struct GemmList {
 
 // Attention of one rank: `heads` x `batch` score matrices of queries x keys.
 struct AttentionWork {
-  double heads = 0;        // query heads on this rank
+  double heads = 0;  // query heads on this rank
   double batch = 0;
-  double queries = 0;      // of one sequence on this rank
-  double keys = 0;         // of the whole sequence
-  double context = 0;      // keys that a query meets on average (causal, window)
+  double queries = 0;  // of one sequence on this rank
+  double keys = 0;     // of the whole sequence
+  double context = 0;  // keys that a query meets on average (causal, window)
   int qk_dim = 0;
   int v_dim = 0;
   double causal_flop() const { return 2 * heads * batch * queries * context * (qk_dim + v_dim); }
@@ -72,21 +72,21 @@ Shard shard_of(const spec::Job& job);
 enum class LayerKind { dense, experts };
 
 struct LayerWork {
-  GemmList attention_gemms;     // projections
+  GemmList attention_gemms;  // projections
   AttentionWork attention;
-  GemmList mlp_gemms;           // dense MLP, or shared experts and router
-  GemmList expert_gemms;        // routed experts
+  GemmList mlp_gemms;     // dense MLP, or shared experts and router
+  GemmList expert_gemms;  // routed experts
   ElementWork elements;
   double gemm_input_elements = 0;  // elements of all product inputs: what FP8 has to cast
-  double routed_tokens = 0;     // tokens that this rank sends to experts (before top-k), 0: dense
-  double permute_bytes = 0;     // bytes that sorting tokens by expert moves, one way
+  double routed_tokens = 0;        // tokens that this rank sends to experts (before top-k), 0: dense
+  double permute_bytes = 0;        // bytes that sorting tokens by expert moves, one way
 };
 
 LayerWork layer_work(const spec::Model& model, const Shard& shard, LayerKind kind, bool windowed);
 
 struct HeadWork {
   Gemm logits;
-  double logit_elements = 0;    // on this rank
+  double logit_elements = 0;  // on this rank
 };
 HeadWork head_work(const spec::Model& model, const Shard& shard);
 

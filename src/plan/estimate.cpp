@@ -10,6 +10,7 @@
 #include "plan/layer_time.hpp"
 #include "plan/memory.hpp"
 #include "program/schedule.hpp"
+#include "program/volume.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -19,8 +20,8 @@ using cluster::Verb;
 constexpr double kOverlaps = 0.1;  // a stack that hides more than this of its gradient traffic overlaps it by design
 
 constexpr std::array<std::string_view, kNumParts> kPartNames = {
-    "products", "attention", "elements", "head", "recompute", "launch", "tensor", "context",
-    "expert", "shard", "pipeline", "bubble", "data", "optimizer", "stragglers", "fixed"};
+    "products", "attention", "elements", "head",   "recompute", "launch",    "tensor",     "context",
+    "expert",   "shard",     "pipeline", "bubble", "data",      "optimizer", "stragglers", "fixed"};
 
 // The four kinds of layer that a model can have, each computed once.
 struct LayerTimes {
@@ -34,7 +35,8 @@ LayerTimes layer_times(const spec::Job& job, const model::Shard& shard) {
   const int windowed = model::num_windowed_layers(job.model);
   for (int e = 0; e < 2; ++e) {
     for (int w = 0; w < 2; ++w) {
-      const bool needed = (e != 0 ? experts > 0 : experts < job.model.layers) && (w != 0 ? windowed > 0 : windowed < job.model.layers);
+      const bool needed =
+          (e != 0 ? experts > 0 : experts < job.model.layers) && (w != 0 ? windowed > 0 : windowed < job.model.layers);
       if (!needed) continue;
       const auto kind = e != 0 ? model::LayerKind::experts : model::LayerKind::dense;
       layers.times[static_cast<std::size_t>(2 * e + w)] = layer_time(job, shard, kind, w != 0);
@@ -76,7 +78,8 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   for (std::size_t s = 0; s < layers.size(); ++s) {
     std::array<int, 4> counts{};
     for (int i = 0; i < layers[s]; ++i, ++layer) {
-      ++counts[(model::is_expert_layer(job.model, layer) ? 2U : 0U) + (model::is_windowed_layer(job.model, layer) ? 1U : 0U)];
+      ++counts[(model::is_expert_layer(job.model, layer) ? 2U : 0U) +
+               (model::is_windowed_layer(job.model, layer) ? 1U : 0U)];
     }
     for (std::size_t k = 0; k < 4; ++k) {
       if (counts[k] > 0) add(stages[s].pass, times.times[k], counts[k]);
@@ -84,7 +87,8 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   }
   add(stages.front().pass, embedding_time(job, shard), 1);
   add(stages.back().pass, head_time(job, shard), 1);
-  if (job.model.mtp_layers > 0) add(stages.back().pass, times.of(job.model.experts.count > 0, false), job.model.mtp_layers);
+  if (job.model.mtp_layers > 0)
+    add(stages.back().pass, times.of(job.model.experts.count > 0, false), job.model.mtp_layers);
   return job.layout.schedule == spec::Schedule::dualpipe ? paired(stages) : stages;
 }
 
@@ -93,14 +97,13 @@ double transfer_s(const spec::Job& job, const model::Shard& shard) {
   if (job.layout.pp <= 1) return 0;
   const double stride = static_cast<double>(job.cluster.devices) / job.layout.pp;
   const cluster::Group pair = cluster::group_of(job.cluster, 2, stride);
-  // Each rank of a tensor-parallel group sends its part (scatter/gather of Narayanan 2021; sequence parallelism).
-  const double bytes = shard.tokens() * job.model.hidden * 2 / job.layout.tp;
+  const double bytes = program::transfer_bytes(job, shard);
   return 2 * cluster::collective_s(job.cluster, job.stack.physics, Verb::send, bytes, pair);
 }
 
 struct DataTime {
-  double reduce = 0;   // gradients
-  double gather = 0;   // updated parameters
+  double reduce = 0;  // gradients
+  double gather = 0;  // updated parameters
 };
 
 DataTime data_time(const spec::Job& job, const RankParameters& rank) {
@@ -111,10 +114,11 @@ DataTime data_time(const spec::Job& job, const RankParameters& rank) {
   DataTime time;
   if (job.layout.zero == 3) {
     // Shards that live in a smaller group are still summed over its copies.
-    const double copies = ranks / shard_ranks(job);
+    const double copies = ranks / program::shard_ranks(job);
     if (copies > 1) {
-      const cluster::Group over = cluster::group_of(job.cluster, copies, job.layout.tp * shard_ranks(job));
-      time.reduce = cluster::collective_s(job.cluster, p, Verb::all_reduce, rank.total() / shard_ranks(job) * gradient, over);
+      const cluster::Group over = cluster::group_of(job.cluster, copies, job.layout.tp * program::shard_ranks(job));
+      time.reduce = cluster::collective_s(job.cluster, p, Verb::all_reduce,
+                                          rank.total() / program::shard_ranks(job) * gradient, over);
     }
     return time;
   }
@@ -128,7 +132,8 @@ DataTime data_time(const spec::Job& job, const RankParameters& rank) {
   };
   reduce(rank.dense, all);
   if (rank.experts > 0) {
-    reduce(rank.experts, cluster::group_of(job.cluster, expert_shard_ranks(job), static_cast<double>(job.layout.ep) * model::shard_of(job).etp));
+    reduce(rank.experts, cluster::group_of(job.cluster, program::expert_shard_ranks(job),
+                                           static_cast<double>(job.layout.ep) * model::shard_of(job).etp));
   }
   return time;
 }
@@ -143,15 +148,17 @@ double exposed_data_s(const spec::Job& job, const RankParameters& rank, double b
   // Interleaved chunks finish one after another: only the last one's gradients have no backward pass to hide behind.
   const double hidden = p.dp_hidden > kOverlaps ? 1 - (1 - p.dp_hidden) / job.layout.virtual_stages : p.dp_hidden;
   double exposed = traffic - std::min(hidden * traffic, window);
-  const cluster::Group all = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
-  if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks) exposed += p.broadcast_s * all.ranks;
+  const cluster::Group all = cluster::group_of(job.cluster, program::shard_ranks(job), job.layout.tp);
+  if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks)
+    exposed += p.broadcast_s * all.ranks;
   return exposed;
 }
 
 double optimizer_s(const spec::Job& job, const RankParameters& rank) {
   const cluster::DeviceTime device(job.cluster.device, job.stack.physics);
   double owned = rank.total();
-  if (job.layout.zero >= 1) owned = rank.dense / shard_ranks(job) + rank.experts / expert_shard_ranks(job);
+  if (job.layout.zero >= 1)
+    owned = rank.dense / program::shard_ranks(job) + rank.experts / program::expert_shard_ranks(job);
   if (job.layout.offload_optimizer) {
     // Gradients go to the host and parameters come back; the update itself is bound by the host's memory.
     return owned * (4 + 2) / std::max(1.0, job.cluster.device.host_bytes_per_s) + owned * 28 / 100e9;
@@ -186,7 +193,8 @@ StepTime step_time(const spec::Job& job) {
   const auto slowest = std::max_element(stages.begin(), stages.end(),
                                         [](const StageTime& a, const StageTime& b) { return a.total() < b.total(); });
   StepTime step;
-  step.micro_batches = std::max(1.0, job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch));
+  step.micro_batches = std::max(
+      1.0, job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch));
 
   // The slowest stage computes all micro-batches; the others wait for it, and it waits for the pipeline to fill.
   step.parts = slowest->pass.forward;

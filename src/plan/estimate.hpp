@@ -3,8 +3,8 @@
 //     const StepTime step = step_time(job);
 //     step.total_s == sum of step.parts
 //
-// It is built from the segments of `model`, the schedules of `program` and the device and network times of `cluster`, so a
-// search can afford it for millions of layouts. The job must be valid (layout/check.hpp) before it comes here.
+// It is built from the segments of `model`, the schedules of `program` and the device and network times of `cluster`,
+// so a search can afford it for millions of layouts. The job must be valid (layout/check.hpp) before it comes here.
 #pragma once
 
 #include <array>
@@ -16,22 +16,22 @@ namespace twinpod::plan {
 
 // What a step's time is spent on, along the slowest rank. The parts add up to the step.
 enum class Part {
-  products,        // matrix products of the layers, forward and backward
-  attention,       // scores, softmax, weighted values
-  elements,        // memory-bound kernels
-  head,            // embedding, head and loss
-  recompute,       // forward work done again in the backward pass
-  launch,          // device waits for the host that launches its kernels
-  tensor,          // tensor- and sequence-parallel communication that is not hidden
-  context,         // context-parallel communication that is not hidden
-  expert,          // all-to-all of experts that is not hidden
-  shard,           // ZeRO-3 gathers and scatters that are not hidden
-  pipeline,        // transfers between stages that are not hidden
-  bubble,          // waiting for other stages, uneven stages included
-  data,            // gradient reduction and parameter gathering of data parallelism that is not hidden
+  products,   // matrix products of the layers, forward and backward
+  attention,  // scores, softmax, weighted values
+  elements,   // memory-bound kernels
+  head,       // embedding, head and loss
+  recompute,  // forward work done again in the backward pass
+  launch,     // device waits for the host that launches its kernels
+  tensor,     // tensor- and sequence-parallel communication that is not hidden
+  context,    // context-parallel communication that is not hidden
+  expert,     // all-to-all of experts that is not hidden
+  shard,      // ZeRO-3 gathers and scatters that are not hidden
+  pipeline,   // transfers between stages that are not hidden
+  bubble,     // waiting for other stages, uneven stages included
+  data,       // gradient reduction and parameter gathering of data parallelism that is not hidden
   optimizer,
-  stragglers,      // waiting for the slowest of many nodes
-  fixed,           // of each step, whatever its size
+  stragglers,  // waiting for the slowest of many nodes
+  fixed,       // of each step, whatever its size
 };
 inline constexpr int kNumParts = 16;
 std::string_view part_name(Part part);
@@ -49,7 +49,7 @@ struct StepTime {
   double total_s = 0;
   Parts parts;
   double micro_batches = 0;
-  double executed_flop = 0;   // of all devices, recomputation included
+  double executed_flop = 0;  // of all devices, recomputation included
 };
 
 StepTime step_time(const spec::Job& job);

@@ -9,8 +9,8 @@ namespace twinpod::plan {
 
 struct PassTime {
   Parts forward;
-  Parts backward;        // recomputation included
-  double weight_s = 0;   // of the backward pass: gradients of weights, which a zero-bubble schedule may move
+  Parts backward;       // recomputation included
+  double weight_s = 0;  // of the backward pass: gradients of weights, which a zero-bubble schedule may move
   double executed_flop = 0;
 };
 

@@ -5,6 +5,7 @@
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
 #include "program/schedule.hpp"
+#include "program/volume.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -95,8 +96,8 @@ Scene scene_of(const spec::Job& job) {
   const double sequences =
       job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch);
   scene.micro_batches = std::max(1.0, sequences);
-  scene.shards = shard_ranks(job);
-  scene.expert_shards = expert_shard_ranks(job);
+  scene.shards = program::shard_ranks(job);
+  scene.expert_shards = program::expert_shard_ranks(job);
   const auto stored = [&](LayerKind kind) { return layer_activation_bytes(model, scene.shard, kind, scene.rules); };
   const auto working = [&](LayerKind kind) { return layer_working_bytes(model, scene.shard, kind, scene.rules); };
   scene.dense_layer = stored(LayerKind::dense);
@@ -248,8 +249,8 @@ void add_update(const Scene& scene, double owned, MemoryUse& use) {
   use.cache = capacity > 0 ? std::clamp(capacity - use.needed(), 0.0, wanted) : wanted;
 }
 
-// What a rank holds and does: its stage, and with DualPipe, which feeds the pipeline from both ends, the mirrored stage too,
-// each for one half of the micro-batches.
+// What a rank holds and does: its stage, and with DualPipe, which feeds the pipeline from both ends, the mirrored stage
+// too, each for one half of the micro-batches.
 struct RankLoad {
   RankParameters parameters;
   StageActivations activations;
@@ -288,16 +289,6 @@ MemoryUse memory_of(const Scene& scene, int index) {
 }
 
 }  // namespace
-
-double shard_ranks(const spec::Job& job) {
-  const double all = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
-  return job.layout.shard_group > 0 ? std::min<double>(job.layout.shard_group, all) : all;
-}
-
-double expert_shard_ranks(const spec::Job& job) {
-  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp;
-  return std::max(1.0, ranks / (job.layout.ep * experts_tensor_ranks(job)));
-}
 
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers) {
   const Scene scene{job, model::parameters(job.model), {}, {}, {}};

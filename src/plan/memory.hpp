@@ -49,8 +49,4 @@ struct RankParameters {
 };
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers);
 
-// Ranks over which ZeRO shards a dense parameter, and a routed expert's.
-double shard_ranks(const spec::Job& job);
-double expert_shard_ranks(const spec::Job& job);
-
 }  // namespace twinpod::plan

@@ -60,7 +60,8 @@ double watts_per_device(const spec::Cluster& cluster) {
 spec::Job single_device_job(const spec::Job& job) {
   spec::Job one = job;
   spec::Layout layout;
-  // Experts of an expert-parallel group get the tokens of all its ranks; so must those of the device alone, to do alike.
+  // Experts of an expert-parallel group get the tokens of all its ranks; so must those of the device alone, to do
+  // alike.
   layout.micro_batch = job.layout.micro_batch * job.layout.ep;
   layout.recompute = job.layout.recompute;
   layout.recompute_layers = 0;

@@ -29,13 +29,18 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
   const double v = std::max(1, layout.virtual_stages);
   const double one_f_one_b = std::min(m, p - stage);
   switch (layout.schedule) {
-    case Schedule::gpipe: return m;
+    case Schedule::gpipe:
+      return m;
     case Schedule::one_f_one_b:
-    case Schedule::interleaved: return v > 1 ? std::min(m, p + (p - 1 - 2 * stage) / v) : one_f_one_b;
+    case Schedule::interleaved:
+      return v > 1 ? std::min(m, p + (p - 1 - 2 * stage) / v) : one_f_one_b;
     case Schedule::zb_1p:
-    case Schedule::zb_v: return std::min(m, p);
-    case Schedule::zb_2p: return std::min(m, 2 * p);
-    case Schedule::dualpipe: return std::min(m, p + 1);
+    case Schedule::zb_v:
+      return std::min(m, p);
+    case Schedule::zb_2p:
+      return std::min(m, 2 * p);
+    case Schedule::dualpipe:
+      return std::min(m, p + 1);
   }
   return one_f_one_b;
 }
@@ -49,11 +54,15 @@ double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
   switch (layout.schedule) {
     case Schedule::gpipe:
     case Schedule::one_f_one_b:
-    case Schedule::interleaved: return (p - 1) * (f + b + w) / v;
-    case Schedule::zb_1p: return (p - 1) * std::max(0.0, f + b - w);
+    case Schedule::interleaved:
+      return (p - 1) * (f + b + w) / v;
+    case Schedule::zb_1p:
+      return (p - 1) * std::max(0.0, f + b - w);
     case Schedule::zb_2p:
-    case Schedule::zb_v: return (p - 1) * std::max(0.0, f + b - 2 * w);
-    case Schedule::dualpipe: return std::max(0.0, p / 2 - 1) * std::max(0.0, f + b - w);
+    case Schedule::zb_v:
+      return (p - 1) * std::max(0.0, f + b - 2 * w);
+    case Schedule::dualpipe:
+      return std::max(0.0, p / 2 - 1) * std::max(0.0, f + b - w);
   }
   return 0;
 }

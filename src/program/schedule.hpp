@@ -23,9 +23,9 @@ struct StageLayers {
 StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage);
 
 // Micro-batches (in units of the stage's whole share of layers) whose activations stage `stage` holds at its peak.
-//   GPipe: m. 1F1B: min(m, p - stage). Interleaved: p + (p - 1 - 2 stage)/v, which is 1F1B's times 1 + (p-1)/(p v) on the
-//   first stage (Korthikanti 2022, section 5). ZB-1p, ZB-V: p on every stage; ZB-2p: 2 p (the memory that their schedulers
-//   are given; Qi 2023, table 4). DualPipe: p + 1 (both directions).
+//   GPipe: m. 1F1B: min(m, p - stage). Interleaved: p + (p - 1 - 2 stage)/v, which is 1F1B's times 1 + (p-1)/(p v) on
+//   the first stage (Korthikanti 2022, section 5). ZB-1p, ZB-V: p on every stage; ZB-2p: 2 p (the memory that their
+//   schedulers are given; Qi 2023, table 4). DualPipe: p + 1 (both directions).
 double micro_batches_in_flight(const spec::Layout& layout, double micro_batches, int stage);
 
 struct MicroBatchTime {
@@ -37,7 +37,8 @@ struct MicroBatchTime {
 
 // Time that a rank idles in a step with equal stages of the given mean time.
 //   GPipe, 1F1B: (p-1)(F+B+W). Interleaved: that / v (Narayanan 2021). ZB-1p (ZB-H1): (p-1)(F+B-W);
-//   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+B-W) with the overlapped pair as F+B (DeepSeek-V3).
+//   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+B-W) with the overlapped pair as F+B
+//   (DeepSeek-V3).
 double bubble_s(const spec::Layout& layout, const MicroBatchTime& time);
 
 }  // namespace twinpod::program

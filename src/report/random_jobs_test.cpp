@@ -1,5 +1,5 @@
-// Random layouts of real models on real clusters, through everything that an estimate does: each is refused with a reason
-// and a way out, or gives numbers that make sense.
+// Random layouts of real models on real clusters, through everything that an estimate does: each is refused with a
+// reason and a way out, or gives numbers that make sense.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -46,9 +46,10 @@ spec::Layout random_layout(Rng& rng) {
   layout.micro_batch = axis(rng, 16);
   layout.recompute = one_of(std::array{Recompute::none, Recompute::selective, Recompute::full}, rng);
   layout.recompute_layers = layout.recompute == Recompute::full && rng.below(3) == 0 ? axis(rng, 8) : 0;
-  layout.schedule = one_of(std::array{Schedule::one_f_one_b, Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved,
-                                      Schedule::zb_1p, Schedule::zb_2p, Schedule::zb_v, Schedule::dualpipe},
-                           rng);
+  layout.schedule =
+      one_of(std::array{Schedule::one_f_one_b, Schedule::one_f_one_b, Schedule::gpipe, Schedule::interleaved,
+                        Schedule::zb_1p, Schedule::zb_2p, Schedule::zb_v, Schedule::dualpipe},
+             rng);
   layout.offload_optimizer = rng.below(8) == 0;
   layout.offload_activations = rng.below(8) == 0;
   layout.uneven_ends = rng.below(8) == 0;

@@ -10,8 +10,8 @@
 
 namespace twinpod::report {
 
-// Dots are coloured by family of stacks; the band is 10 % to either side of a perfect prediction. Rows that the arithmetic
-// does not cover are left out.
+// Dots are coloured by family of stacks; the band is 10 % to either side of a perfect prediction. Rows that the
+// arithmetic does not cover are left out.
 std::string scatter_svg(const std::vector<validate::Case>& cases);
 
 }  // namespace twinpod::report

@@ -115,8 +115,7 @@ TEST(Catalog, StackHasItsNumbersResolvedForTheDevice) {
   EXPECT_EQ(stack->physics.tp_hidden, 0.5) << "of the trait";
   EXPECT_EQ(stack->physics.pace, 0.95);
   EXPECT_EQ(catalog.stack("other", "fam")->physics.wave_weight, 2) << "fixed by the stack";
-  EXPECT_EQ(catalog.stack("nemo-2025", "none")->physics.gemm_efficiency_bf16,
-            default_physics().gemm_efficiency_bf16);
+  EXPECT_EQ(catalog.stack("nemo-2025", "none")->physics.gemm_efficiency_bf16, default_physics().gemm_efficiency_bf16);
 }
 
 // ---- the catalog that comes with the program

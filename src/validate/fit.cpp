@@ -26,25 +26,34 @@ struct Entry {
 
 FieldValues& values_of(Parameters& parameters, const Entry& entry) {
   switch (entry.scope) {
-    case Scope::device: return parameters.by_device[entry.key];
-    case Scope::trait: return parameters.by_trait[entry.key];
-    case Scope::stack: return parameters.by_stack[entry.key];
-    case Scope::shared: break;
+    case Scope::device:
+      return parameters.by_device[entry.key];
+    case Scope::trait:
+      return parameters.by_trait[entry.key];
+    case Scope::stack:
+      return parameters.by_stack[entry.key];
+    case Scope::shared:
+      break;
   }
   return parameters.shared;
 }
 
 bool reaches(const Entry& entry, const spec::Job& job) {
   switch (entry.scope) {
-    case Scope::shared: return true;
-    case Scope::device: return job.cluster.device.family == entry.key;
-    case Scope::trait: return std::find(job.stack.traits.begin(), job.stack.traits.end(), entry.key) != job.stack.traits.end();
-    case Scope::stack: return job.stack.name == entry.key;
+    case Scope::shared:
+      return true;
+    case Scope::device:
+      return job.cluster.device.family == entry.key;
+    case Scope::trait:
+      return std::find(job.stack.traits.begin(), job.stack.traits.end(), entry.key) != job.stack.traits.end();
+    case Scope::stack:
+      return job.stack.name == entry.key;
   }
   return false;
 }
 
-int find_entry(const std::vector<Entry>& entries, Scope scope, const std::string& key, const spec::PhysicsField* field) {
+int find_entry(const std::vector<Entry>& entries, Scope scope, const std::string& key,
+               const spec::PhysicsField* field) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].scope == scope && entries[i].key == key && entries[i].field == field) return static_cast<int>(i);
   }
@@ -59,7 +68,8 @@ void add_entries(const std::map<std::string, FieldValues>& scope_values, Scope s
 
 std::vector<Entry> entries_of(const Parameters& shape, const std::vector<Sample>& samples, const spec::Physics* base) {
   std::vector<Entry> entries;
-  for (const auto& [name, unused] : shape.shared) entries.push_back({Scope::shared, "", spec::find_physics_field(name), -1});
+  for (const auto& [name, unused] : shape.shared)
+    entries.push_back({Scope::shared, "", spec::find_physics_field(name), -1});
   add_entries(shape.by_device, Scope::device, entries);
   add_entries(shape.by_trait, Scope::trait, entries);
   add_entries(shape.by_stack, Scope::stack, entries);
@@ -67,7 +77,8 @@ std::vector<Entry> entries_of(const Parameters& shape, const std::vector<Sample>
     entry.start = base != nullptr ? base->*entry.field->member : entry.field->prior;
     if (entry.scope != Scope::shared) entry.parent = find_entry(entries, Scope::shared, "", entry.field);
     if (entry.scope != Scope::stack) continue;
-    const auto row = std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.job.stack.name == entry.key; });
+    const auto row =
+        std::find_if(samples.begin(), samples.end(), [&](const Sample& s) { return s.job.stack.name == entry.key; });
     if (row == samples.end()) continue;
     for (const std::string& trait : row->job.stack.traits) {
       const int parent = find_entry(entries, Scope::trait, trait, entry.field);
@@ -106,7 +117,8 @@ void stay_inside(const std::vector<Entry>& entries, Eigen::VectorXd& x) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const auto k = static_cast<Eigen::Index>(i);
     const double base = entries[i].parent >= 0 ? value_at(entries, x, entries[i].parent) : entries[i].start;
-    x[k] = std::clamp(x[k], std::log(std::max(entries[i].field->low, 1e-12) / base), std::log(entries[i].field->high / base));
+    x[k] = std::clamp(x[k], std::log(std::max(entries[i].field->low, 1e-12) / base),
+                      std::log(entries[i].field->high / base));
   }
 }
 
@@ -140,13 +152,16 @@ struct Problem {
 };
 
 std::vector<double> residuals(const Problem& problem, const Parameters& parameters) {
-  return parallel_map<double>(problem.samples.size(), [&](std::size_t i) { return residual(problem.samples[i], parameters, problem.options.base); });
+  return parallel_map<double>(problem.samples.size(), [&](std::size_t i) {
+    return residual(problem.samples[i], parameters, problem.options.base);
+  });
 }
 
 double loss_of(const Problem& problem, const std::vector<double>& r, const Eigen::VectorXd& x) {
   const double c = problem.options.corner;
   double loss = 0;
-  for (std::size_t i = 0; i < r.size(); ++i) loss += problem.weights[i] * 2 * (std::sqrt(1 + (r[i] / c) * (r[i] / c)) - 1);
+  for (std::size_t i = 0; i < r.size(); ++i)
+    loss += problem.weights[i] * 2 * (std::sqrt(1 + (r[i] / c) * (r[i] / c)) - 1);
   return loss + x.squaredNorm() / (problem.options.pull * problem.options.pull);
 }
 
@@ -165,7 +180,8 @@ Eigen::MatrixXd jacobian(const Problem& problem, const std::vector<double>& r, c
     const Entry& entry = problem.entries[static_cast<std::size_t>(c)];
     parallel_for(problem.samples.size(), [&](std::size_t i) {
       if (!reaches(entry, problem.samples[i].job)) return;
-      j(static_cast<Eigen::Index>(i), c) = (residual(problem.samples[i], parameters, problem.options.base) - r[i]) / step;
+      j(static_cast<Eigen::Index>(i), c) =
+          (residual(problem.samples[i], parameters, problem.options.base) - r[i]) / step;
     });
   }
   return j;

@@ -16,24 +16,50 @@ namespace {
 using spec::Node;
 
 constexpr std::pair<std::string_view, std::string PublishedRun::*> kTexts[] = {
-    {"id", &PublishedRun::id}, {"kind", &PublishedRun::kind}, {"task", &PublishedRun::task},
-    {"grade", &PublishedRun::grade}, {"source", &PublishedRun::source}, {"model", &PublishedRun::model},
-    {"framework", &PublishedRun::framework}, {"date", &PublishedRun::date}, {"device", &PublishedRun::device},
-    {"precision", &PublishedRun::precision}, {"recompute", &PublishedRun::recompute},
-    {"schedule", &PublishedRun::schedule}, {"sharding", &PublishedRun::sharding},
-    {"intra_link", &PublishedRun::intra_link}, {"remark", &PublishedRun::remark}};
+    {"id", &PublishedRun::id},
+    {"kind", &PublishedRun::kind},
+    {"task", &PublishedRun::task},
+    {"grade", &PublishedRun::grade},
+    {"source", &PublishedRun::source},
+    {"model", &PublishedRun::model},
+    {"framework", &PublishedRun::framework},
+    {"date", &PublishedRun::date},
+    {"device", &PublishedRun::device},
+    {"precision", &PublishedRun::precision},
+    {"recompute", &PublishedRun::recompute},
+    {"schedule", &PublishedRun::schedule},
+    {"sharding", &PublishedRun::sharding},
+    {"intra_link", &PublishedRun::intra_link},
+    {"remark", &PublishedRun::remark}};
 
 constexpr std::pair<std::string_view, double PublishedRun::*> kNumbers[] = {
-    {"layers", &PublishedRun::layers}, {"hidden", &PublishedRun::hidden}, {"heads", &PublishedRun::heads},
-    {"kv_heads", &PublishedRun::kv_heads}, {"head_dim", &PublishedRun::head_dim}, {"ffn", &PublishedRun::ffn},
-    {"vocab", &PublishedRun::vocab}, {"seq", &PublishedRun::seq}, {"experts", &PublishedRun::experts},
-    {"topk", &PublishedRun::topk}, {"devices", &PublishedRun::devices},
-    {"devices_per_node", &PublishedRun::devices_per_node}, {"intra_gbs", &PublishedRun::intra_gbs},
-    {"inter_gbps_per_device", &PublishedRun::inter_gbps_per_device}, {"peak_tflops", &PublishedRun::peak_tflops},
-    {"tp", &PublishedRun::tp}, {"pp", &PublishedRun::pp}, {"vpp", &PublishedRun::vpp}, {"dp", &PublishedRun::dp},
-    {"cp", &PublishedRun::cp}, {"ep", &PublishedRun::ep}, {"etp", &PublishedRun::etp}, {"mbs", &PublishedRun::mbs},
-    {"gbs", &PublishedRun::gbs}, {"grad_accum", &PublishedRun::grad_accum},
-    {"iter_time_s", &PublishedRun::iter_time_s}, {"iter_time_s_derived", &PublishedRun::iter_time_s_derived},
+    {"layers", &PublishedRun::layers},
+    {"hidden", &PublishedRun::hidden},
+    {"heads", &PublishedRun::heads},
+    {"kv_heads", &PublishedRun::kv_heads},
+    {"head_dim", &PublishedRun::head_dim},
+    {"ffn", &PublishedRun::ffn},
+    {"vocab", &PublishedRun::vocab},
+    {"seq", &PublishedRun::seq},
+    {"experts", &PublishedRun::experts},
+    {"topk", &PublishedRun::topk},
+    {"devices", &PublishedRun::devices},
+    {"devices_per_node", &PublishedRun::devices_per_node},
+    {"intra_gbs", &PublishedRun::intra_gbs},
+    {"inter_gbps_per_device", &PublishedRun::inter_gbps_per_device},
+    {"peak_tflops", &PublishedRun::peak_tflops},
+    {"tp", &PublishedRun::tp},
+    {"pp", &PublishedRun::pp},
+    {"vpp", &PublishedRun::vpp},
+    {"dp", &PublishedRun::dp},
+    {"cp", &PublishedRun::cp},
+    {"ep", &PublishedRun::ep},
+    {"etp", &PublishedRun::etp},
+    {"mbs", &PublishedRun::mbs},
+    {"gbs", &PublishedRun::gbs},
+    {"grad_accum", &PublishedRun::grad_accum},
+    {"iter_time_s", &PublishedRun::iter_time_s},
+    {"iter_time_s_derived", &PublishedRun::iter_time_s_derived},
     {"mem_gb", &PublishedRun::mem_gb}};
 
 Error at(const Node& node, const std::string& file, std::string message) {
@@ -64,7 +90,8 @@ Result<PublishedRun> read_run(const Node& row, const std::string& file) {
     if (is_absent(node)) continue;
     const Result<double> number = parse_quantity(node->scalar, Quantity::number);
     if (!number || *number < 0) {
-      return tl::unexpected(at(*node, file, fmt::format("{}: found '{}', expected a number that is not negative", key, node->scalar)));
+      return tl::unexpected(
+          at(*node, file, fmt::format("{}: found '{}', expected a number that is not negative", key, node->scalar)));
     }
     run.*member = *number;
   }
@@ -73,7 +100,8 @@ Result<PublishedRun> read_run(const Node& row, const std::string& file) {
   const Node* zero = row.find("zero_stage");
   if (!is_absent(zero)) {
     const Result<double> stage = parse_quantity(zero->scalar, Quantity::number);
-    if (!stage || *stage < 0 || *stage > 3) return tl::unexpected(at(*zero, file, fmt::format("zero_stage: found '{}', expected 0 to 3", zero->scalar)));
+    if (!stage || *stage < 0 || *stage > 3)
+      return tl::unexpected(at(*zero, file, fmt::format("zero_stage: found '{}', expected 0 to 3", zero->scalar)));
     run.zero_stage = static_cast<int>(*stage);
   }
   const Result<int> sp = read_switch(row, "sp", file);

@@ -22,8 +22,8 @@ struct PublishedRun {
   double devices = 0, devices_per_node = 0, intra_gbs = 0, inter_gbps_per_device = 0, peak_tflops = 0;
   double tp = 0, pp = 0, vpp = 0, dp = 0, cp = 0, ep = 0, etp = 0, mbs = 0, gbs = 0, grad_accum = 0;
   double iter_time_s = 0, iter_time_s_derived = 0, mem_gb = 0;
-  int zero_stage = -1;    // -1: not stated
-  int sp = -1;            // -1: not stated
+  int zero_stage = -1;  // -1: not stated
+  int sp = -1;          // -1: not stated
   int gated_mlp = -1;
 
   double measured_s() const { return iter_time_s > 0 ? iter_time_s : iter_time_s_derived; }

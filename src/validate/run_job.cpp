@@ -13,15 +13,16 @@
 namespace twinpod::validate {
 namespace {
 
-constexpr double kFits = 1.15;        // of the device's memory: the estimate's own error
-constexpr double kNearHost = 150e9;   // bytes/s to the host's memory
+constexpr double kFits = 1.15;       // of the device's memory: the estimate's own error
+constexpr double kNearHost = 150e9;  // bytes/s to the host's memory
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // A flag of the run that its source puts into the name or a remark: "eager", "async".
 bool mentions(const PublishedRun& run, std::string_view flag) {
   std::string text = run.id + " " + run.remark;
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return has(text, flag);
 }
 
@@ -29,7 +30,8 @@ bool mentions(const PublishedRun& run, std::string_view flag) {
 std::string simplified(const std::string& text) {
   std::string out;
   for (const char c : text.substr(0, text.find('('))) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return out;
 }
@@ -68,14 +70,16 @@ spec::Schedule schedule_of(const PublishedRun& run) {
   return spec::Schedule::one_f_one_b;
 }
 
-// "FSDP 256 within slice, DP 4 over DCN", "FSDP2 group 64", "ZeRO-1 optimizer shards over 8-GPU group": the group's size.
+// "FSDP 256 within slice, DP 4 over DCN", "FSDP2 group 64", "ZeRO-1 optimizer shards over 8-GPU group": the group's
+// size.
 int shard_group_of(const PublishedRun& run) {
   for (const std::string_view lead : {"FSDP ", "group ", "over "}) {
     const std::size_t found = run.sharding.find(lead);
     if (found == std::string::npos) continue;
     const std::size_t digits = found + lead.size();
     int size = 0;
-    for (std::size_t i = digits; i < run.sharding.size() && std::isdigit(static_cast<unsigned char>(run.sharding[i])) != 0; ++i) {
+    for (std::size_t i = digits;
+         i < run.sharding.size() && std::isdigit(static_cast<unsigned char>(run.sharding[i])) != 0; ++i) {
       size = size * 10 + (run.sharding[i] - '0');
     }
     if (size > 0) return size;
@@ -94,8 +98,10 @@ spec::Model model_of(const PublishedRun& run, const spec::Stack& stack, const sp
   model.vocab = as_int(run.vocab, model.vocab > 0 ? model.vocab : 51200);
   model.attention.heads = as_int(run.heads, model.attention.heads > 0 ? model.attention.heads : model.hidden / 128);
   if (model.attention.kv_rank == 0) {
-    model.attention.kv_heads = as_int(run.kv_heads, known != nullptr ? model.attention.kv_heads : model.attention.heads);
-    model.attention.head_dim = as_int(run.head_dim, known != nullptr ? model.attention.head_dim : model.hidden / model.attention.heads);
+    model.attention.kv_heads =
+        as_int(run.kv_heads, known != nullptr ? model.attention.kv_heads : model.attention.heads);
+    model.attention.head_dim =
+        as_int(run.head_dim, known != nullptr ? model.attention.head_dim : model.hidden / model.attention.heads);
   }
   if (run.gated_mlp >= 0) model.gated_mlp = run.gated_mlp == 1;
   if (run.experts > 0) {
@@ -124,10 +130,12 @@ int assumed_virtual_stages(const spec::Model& model, const spec::Layout& layout)
   return 1;
 }
 
-double capacity_share(const spec::Job& job) { return plan::peak_memory(job).needed() / job.cluster.device.memory_bytes; }
+double capacity_share(const spec::Job& job) {
+  return plan::peak_memory(job).needed() / job.cluster.device.memory_bytes;
+}
 
-// A row that does not state its micro-batch: one sequence in a pipeline (the bubble asks for many), else the largest power
-// of two up to 16 that divides the rank's share of the batch and fits in memory.
+// A row that does not state its micro-batch: one sequence in a pipeline (the bubble asks for many), else the largest
+// power of two up to 16 that divides the rank's share of the batch and fits in memory.
 void assume_micro_batch(spec::Job& job) {
   const double share = job.training.global_batch / spec::data_parallel(job);
   job.layout.micro_batch = 1;
@@ -140,8 +148,8 @@ void assume_micro_batch(spec::Job& job) {
   job.layout.micro_batch = 1;
 }
 
-// A row that does not state recomputation: as few layers of a stage as make the job fit. Where the host's memory is near
-// (Grace), activations are parked there instead, which costs next to nothing.
+// A row that does not state recomputation: as few layers of a stage as make the job fit. Where the host's memory is
+// near (Grace), activations are parked there instead, which costs next to nothing.
 void assume_recompute(spec::Job& job) {
   job.layout.recompute = job.stack.selective_by_default ? spec::Recompute::selective : spec::Recompute::none;
   if (capacity_share(job) <= kFits) return;
@@ -155,8 +163,10 @@ void assume_recompute(spec::Job& job) {
   int high = layers;
   while (low < high) {
     job.layout.recompute_layers = (low + high) / 2;
-    if (capacity_share(job) <= kFits) high = job.layout.recompute_layers;
-    else low = job.layout.recompute_layers + 1;
+    if (capacity_share(job) <= kFits)
+      high = job.layout.recompute_layers;
+    else
+      low = job.layout.recompute_layers + 1;
   }
   job.layout.recompute_layers = low;
 }
@@ -167,10 +177,14 @@ void read_recompute(const PublishedRun& run, RunJob& made) {
     made.assumed_recompute = true;
     return;
   }
-  if (run.recompute == "none") layout.recompute = spec::Recompute::none;
-  else if (has(run.recompute, "full")) layout.recompute = spec::Recompute::full;
-  else if (has(run.recompute, "layer")) layout.recompute = spec::Recompute::full;
-  else layout.recompute = spec::Recompute::selective;
+  if (run.recompute == "none")
+    layout.recompute = spec::Recompute::none;
+  else if (has(run.recompute, "full"))
+    layout.recompute = spec::Recompute::full;
+  else if (has(run.recompute, "layer"))
+    layout.recompute = spec::Recompute::full;
+  else
+    layout.recompute = spec::Recompute::selective;
   if (has(run.recompute, "layer")) layout.recompute_layers = std::max(1, made.job.model.layers / layout.pp / 2);
   if (has(run.recompute, "offload")) layout.offload_activations = true;
 }
@@ -184,7 +198,8 @@ std::string why_not_covered(const PublishedRun& run) {
   if (run.layers <= 0 || run.hidden <= 0 || run.seq <= 0) return "no model dimensions";
   if (run.devices <= 0 || run.gbs <= 0) return "no device count or batch";
   if (run.tp <= 0 && run.zero_stage != 3) return "no layout";
-  if (has(run.model, "Mamba") || has(run.model, "Nemotron-H") || has(run.model, "NemotronH") || has(run.model, "Jamba")) return "not a transformer alone";
+  if (has(run.model, "Mamba") || has(run.model, "Nemotron-H") || has(run.model, "NemotronH") || has(run.model, "Jamba"))
+    return "not a transformer alone";
   if (has(run.sharding, "offload")) return "offload by a host whose speed is not stated";
   if (has(run.precision, "INT8")) return "integer training";
   return "";
@@ -200,7 +215,8 @@ std::string stack_of(const PublishedRun& run) {
   if (has(f, "Neuron")) return "neuron";
   if (has(f, "Megatron-Bridge")) return version_of(f) >= 26.055 ? "megatron-bridge" : "megatron-bridge-2025";
   if (has(f, "AutoModel")) return "nemo-automodel";
-  if (has(f, "Megatron-Core") || f == "NeMo 24.07" || has(f, "NeMo 24.03") || has(f, "Megatron-LM/NeMo")) return "megatron-core-2024";
+  if (has(f, "Megatron-Core") || f == "NeMo 24.07" || has(f, "NeMo 24.03") || has(f, "Megatron-LM/NeMo"))
+    return "megatron-core-2024";
   if (has(f, "NeMo") || has(f, "Primus")) return "nemo-2025";
   if (has(f, "MegaScale")) return "megascale";
   if (has(f, "Megatron-LM")) {
@@ -208,9 +224,12 @@ std::string stack_of(const PublishedRun& run) {
     return year >= 2022 || has(f, "fork") ? "megatron-2022" : "megatron-2021";
   }
   if (has(f, "InternEvo")) return "internevo";
-  if (has(f, "torchtitan")) return mentions(run, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
-  if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq")) return "fsdp-2023";
-  if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter") || has(f, "JAX")) return "xla-gpu";
+  if (has(f, "torchtitan"))
+    return mentions(run, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
+  if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq"))
+    return "fsdp-2023";
+  if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter") || has(f, "JAX"))
+    return "xla-gpu";
   if (has(f, "NeoX")) return "megatron-deepspeed-2022";
   return year >= 2024 ? "megatron-core-2024" : "megatron-2022";
 }
@@ -266,8 +285,10 @@ Result<spec::Cluster> Library::cluster_for(const PublishedRun& run) {
   cluster.devices_per_node = as_int(run.devices_per_node, std::max(1, cluster.devices_per_node));
   if (run.intra_gbs > 0) cluster.scale_up_bytes_per_s = run.intra_gbs * 1e9 / 2;  // printed for both directions
   if (run.inter_gbps_per_device > 0) cluster.scale_out_bytes_per_s = run.inter_gbps_per_device * 1e9 / 8;
-  if (has(run.intra_link, "NVL72")) cluster.scale_up_domain = 72;
-  else if (!is_tpu(run)) cluster.scale_up_domain = cluster.devices_per_node;
+  if (has(run.intra_link, "NVL72"))
+    cluster.scale_up_domain = 72;
+  else if (!is_tpu(run))
+    cluster.scale_up_domain = cluster.devices_per_node;
   return cluster;
 }
 
@@ -303,10 +324,12 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.shard_group = shard_group_of(run);
   layout.sequence_parallel = run.sp >= 0 ? run.sp == 1 : job.stack.default_sequence_parallel && layout.tp > 1;
   layout.async_tp = has(run.framework, "torchtitan") && mentions(run, "async");
-  layout.uneven_ends = has(run.schedule, "asymmetric") || (job.model.layers % layout.pp != 0 && (job.model.layers + 2) % layout.pp == 0);
+  layout.uneven_ends =
+      has(run.schedule, "asymmetric") || (job.model.layers % layout.pp != 0 && (job.model.layers + 2) % layout.pp == 0);
   const int per_replica = layout.tp * layout.pp * layout.cp;
   if (job.cluster.devices < per_replica || spec::data_parallel(job) < 1) {
-    return input_error(fmt::format("{}: tp {} x pp {} x cp {} needs more than {} devices", run.id, layout.tp, layout.pp, layout.cp, job.cluster.devices));
+    return input_error(fmt::format("{}: tp {} x pp {} x cp {} needs more than {} devices", run.id, layout.tp, layout.pp,
+                                   layout.cp, job.cluster.devices));
   }
   if (is_tpu(run)) {
     // One batch for each chip: the replica axis is all that the source calls data parallel.
@@ -317,7 +340,8 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   } else if (run.mbs > 0) {
     layout.micro_batch = static_cast<int>(run.mbs);
   }
-  const bool interleaved = has(run.schedule, "nterleaved") || has(run.schedule, "1F1B-I") || job.stack.interleaves_by_default;
+  const bool interleaved =
+      has(run.schedule, "nterleaved") || has(run.schedule, "1F1B-I") || job.stack.interleaves_by_default;
   if (run.vpp <= 0 && layout.pp > 1 && interleaved) {
     layout.virtual_stages = assumed_virtual_stages(job.model, layout);
     made.assumed_stages = true;

@@ -1,7 +1,7 @@
 // From a published row to a job: the stack that its framework and date name, and rules for what the row does not state.
 //
-// The rules know frameworks, dates and devices, and flags such as "eager" that a source prints only in a run's name; no rule
-// is for one run, so a row that nobody has seen goes the same way.
+// The rules know frameworks, dates and devices, and flags such as "eager" that a source prints only in a run's name; no
+// rule is for one run, so a row that nobody has seen goes the same way.
 #pragma once
 
 #include <map>
@@ -33,7 +33,7 @@ class Library {
  private:
   const spec::Catalog& catalog_;
   std::map<std::string, spec::Cluster> cluster_of_device_;
-  std::map<std::string, spec::Model> models_;   // by simplified name
+  std::map<std::string, spec::Model> models_;  // by simplified name
   std::map<std::string, spec::Stack> stacks_;
 };
 

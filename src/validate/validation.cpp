@@ -19,8 +19,8 @@ constexpr double kMixtureWeight = 0.5;
 std::string group_of(const Case& one) {
   const PublishedRun& r = one.run;
   const bool narrow = r.precision.find("FP8") != std::string::npos || r.precision.find("FP4") != std::string::npos;
-  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", stack_of(r), r.layers, r.hidden, r.heads, r.ffn, r.seq, r.tp, r.pp, r.cp, r.mbs,
-                     r.device, narrow);
+  return fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", stack_of(r), r.layers, r.hidden, r.heads, r.ffn, r.seq,
+                     r.tp, r.pp, r.cp, r.mbs, r.device, narrow);
 }
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -31,7 +31,8 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
 }
 
-void predict_where(std::vector<Case>& cases, const spec::Parameters& parameters, const std::function<bool(const Case&)>& wanted) {
+void predict_where(std::vector<Case>& cases, const spec::Parameters& parameters,
+                   const std::function<bool(const Case&)>& wanted) {
   parallel_for(cases.size(), [&](std::size_t i) {
     if (cases[i].covered() && wanted(cases[i])) cases[i].predicted_s = predicted_s(cases[i].made.job, parameters);
   });
@@ -52,8 +53,10 @@ Result<std::vector<Case>> load_cases(const spec::Catalog& catalog, const std::ve
     one.fold = static_cast<int>(fnv1a(one.group) % kFolds);
     if (one.covered()) {
       Result<RunJob> made = job_of(run, library);
-      if (made) one.made = std::move(*made);
-      else one.not_covered = made.error().message;
+      if (made)
+        one.made = std::move(*made);
+      else
+        one.not_covered = made.error().message;
     }
     cases.push_back(std::move(one));
   }
@@ -63,7 +66,8 @@ Result<std::vector<Case>> load_cases(const spec::Catalog& catalog, const std::ve
 std::vector<Sample> samples_of(const std::vector<Case>& cases, const std::function<bool(const Case&)>& wanted) {
   std::vector<Sample> samples;
   for (const Case& one : cases) {
-    if (one.covered() && one.documented() && wanted(one)) samples.push_back({one.made.job, one.run.measured_s(), one.mixture() ? kMixtureWeight : 1.0});
+    if (one.covered() && one.documented() && wanted(one))
+      samples.push_back({one.made.job, one.run.measured_s(), one.mixture() ? kMixtureWeight : 1.0});
   }
   return samples;
 }
@@ -72,7 +76,8 @@ void predict(std::vector<Case>& cases, const spec::Parameters& parameters) {
   predict_where(cases, parameters, [](const Case&) { return true; });
 }
 
-void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick) {
+void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options,
+                    const Tick& tick) {
   for (int fold = 0; fold < kFolds; ++fold) {
     const FitResult fitted = fit(samples_of(cases, [&](const Case& c) { return c.fold != fold; }), shape, options);
     predict_where(cases, fitted.parameters, [&](const Case& c) { return c.fold == fold; });
@@ -80,7 +85,8 @@ void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, con
   }
 }
 
-void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick) {
+void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options,
+                     const Tick& tick) {
   std::set<std::string> stacks;
   for (const Case& one : cases) {
     if (one.covered()) stacks.insert(one.made.job.stack.name);
@@ -89,7 +95,8 @@ void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, co
   for (const std::string& stack : stacks) {
     spec::Parameters without = shape;
     without.by_stack.erase(stack);
-    const FitResult fitted = fit(samples_of(cases, [&](const Case& c) { return c.made.job.stack.name != stack; }), without, options);
+    const FitResult fitted =
+        fit(samples_of(cases, [&](const Case& c) { return c.made.job.stack.name != stack; }), without, options);
     predict_where(cases, fitted.parameters, [&](const Case& c) { return c.made.job.stack.name == stack; });
     if (tick) tick(++done, static_cast<int>(stacks.size()));
   }

@@ -1,8 +1,8 @@
 // Prediction beside measurement: all published runs, in the sample and out of it.
 //
 // Rows that share stack, model dimensions, sequence, layout, micro-batch, device and precision form a group; a row's
-// siblings would give its answer away, so a group is always kept together. The group's hash decides its fold, and fold 0 is
-// never used to fit what is shipped (catalog/parameters.yaml): which row is which is a rule, not a choice.
+// siblings would give its answer away, so a group is always kept together. The group's hash decides its fold, and fold
+// 0 is never used to fit what is shipped (catalog/parameters.yaml): which row is which is a rule, not a choice.
 //
 //     Result<std::vector<Case>> cases = load_cases(catalog, runs);
 //     predict(*cases, *catalog.parameters());
@@ -27,7 +27,7 @@ inline constexpr int kHeldOutFold = 0;
 struct Case {
   PublishedRun run;
   RunJob made;
-  std::string not_covered;   // why the arithmetic does not cover the row; empty: it does
+  std::string not_covered;  // why the arithmetic does not cover the row; empty: it does
   std::string group;
   int fold = 0;
   double predicted_s = 0;
@@ -49,17 +49,19 @@ void predict(std::vector<Case>& cases, const spec::Parameters& parameters);
 using Tick = std::function<void(int done, int total)>;
 
 // Each fold is predicted by parameters fitted to the others.
-void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick = {});
+void cross_validate(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options,
+                    const Tick& tick = {});
 
 // Each stack is predicted by parameters fitted without any of its rows: it has only its traits.
-void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options, const Tick& tick = {});
+void leave_stack_out(std::vector<Case>& cases, const spec::Parameters& shape, const FitOptions& options,
+                     const Tick& tick = {});
 
 struct Statistics {
   int count = 0;
-  double median = 0;   // of absolute relative errors
+  double median = 0;  // of absolute relative errors
   double mean = 0;
   double p90 = 0;
-  double bias = 0;     // median of signed errors
+  double bias = 0;  // median of signed errors
 };
 
 Statistics statistics(std::vector<double> signed_errors);

@@ -1,0 +1,98 @@
+#include "program/volume.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/arithmetic.hpp"
+
+namespace twinpod::program {
+namespace {
+
+// One collective behind attention and one behind the MLP. A parallel block needs one; so does a layer whose experts are
+// not split and have no shared part.
+int tensor_calls(const spec::Job& job, const model::Shard& shard, model::LayerKind kind) {
+  if (job.layout.tp <= 1) return 0;
+  const bool experts_apart =
+      kind == model::LayerKind::experts && shard.etp == 1 && model::shared_ffn(job.model.experts) <= 0;
+  return job.model.parallel_block || experts_apart ? 1 : 2;
+}
+
+// Copies of a token that leave its scale-up domain, on average. A plain all-to-all sends one for each expert out there;
+// a two-level one (DeepEP and alike) sends one for each domain that holds any of the token's k experts. Of n domains
+// n (1 - (1 - 1/n)^k) are hit, and one of them is the token's own.
+double copies_sent_out(const spec::Job& job, const cluster::Group& group) {
+  const double n = group.domains();
+  const double k = job.model.experts.per_token;
+  if (n <= 1) return 0;
+  const double hit = job.stack.two_level_dispatch ? n * (1 - std::pow(1 - 1 / n, k)) : k;
+  return hit * (1 - 1 / n);
+}
+
+void add_exchange(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
+                  LayerVolumes& volumes) {
+  if (job.layout.ep <= 1 || work.routed_tokens <= 0) return;
+  const double stride = std::max(1, shard.etp);
+  const cluster::Group group = cluster::group_of(job.cluster, job.layout.ep, stride);
+  const double token_bytes = work.routed_tokens * job.model.hidden * kHalfBytes;
+  const double k = job.model.experts.per_token;
+  volumes.exchange_inside_bytes = token_bytes * k * (group.per_domain - 1) / group.per_domain;
+  volumes.exchange_outside_bytes = token_bytes * copies_sent_out(job, group);
+}
+
+bool is_narrow(const spec::Job& job) {
+  return job.training.precision == spec::Precision::fp8 || job.training.precision == spec::Precision::fp4;
+}
+
+}  // namespace
+
+LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
+                           model::LayerKind kind) {
+  LayerVolumes volumes;
+  volumes.tensor_calls = tensor_calls(job, shard, kind);
+  if (volumes.tensor_calls > 0) {
+    volumes.tensor_group = cluster::group_of(job.cluster, job.layout.tp, 1);
+    volumes.tensor_bytes = shard.tokens() * job.model.hidden * kHalfBytes;
+  }
+  if (job.layout.cp > 1) {
+    const model::AttentionWidths w = model::attention_widths(job.model);
+    volumes.context_group = cluster::group_of(job.cluster, job.layout.cp, job.layout.tp);
+    volumes.context_bytes = shard.tokens() * (w.key + w.value) / job.layout.tp * kHalfBytes * job.layout.cp;
+  }
+  add_exchange(job, shard, work, volumes);
+  return volumes;
+}
+
+ShardVolumes shard_volumes(const spec::Job& job, double parameters) {
+  if (job.layout.zero < 3) return {};
+  const bool narrow = is_narrow(job) && job.stack.fp8_gather;
+  ShardVolumes volumes;
+  volumes.group = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
+  volumes.calls = std::max(1.0, job.stack.gathers_per_layer);
+  volumes.gather_bytes = parameters * (narrow ? 1 : job.stack.gather_bytes);
+  volumes.scatter_bytes = parameters * job.stack.scatter_bytes;
+  return volumes;
+}
+
+double layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind) {
+  const model::ParameterCount count = model::parameters(job.model);
+  const double own = count.attention / shard.tp + count.norms;
+  if (kind == model::LayerKind::dense) return own + count.mlp / shard.tp;
+  return own + count.shared_experts / shard.tp + count.routed_experts / (static_cast<double>(shard.ep) * shard.etp);
+}
+
+double shard_ranks(const spec::Job& job) {
+  const double all = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
+  return job.layout.shard_group > 0 ? std::min<double>(job.layout.shard_group, all) : all;
+}
+
+double expert_shard_ranks(const spec::Job& job) {
+  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp;
+  const double etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
+  return std::max(1.0, ranks / (job.layout.ep * etp));
+}
+
+double transfer_bytes(const spec::Job& job, const model::Shard& shard) {
+  return shard.tokens() * job.model.hidden * kHalfBytes / job.layout.tp;
+}
+
+}  // namespace twinpod::program
