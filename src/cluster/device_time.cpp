@@ -86,8 +86,7 @@ double DeviceTime::product(double m, double n, double k, double groups, spec::Pr
   const double flop = 2 * m * n * k * groups;
   double compute = flop / (efficiency(physics_, precision) * peak_of(device_, precision));
   compute *= 1 + scale * physics_.gemm_depth / k;
-  compute *= 1 + scale * physics_.gemm_area / (m * n * groups);
-  compute *= 1 + physics_.wave_weight * (wave_loss(m, n, groups) - 1);
+  compute *= 1 + scale * physics_.gemm_area / (m * n * groups) + physics_.wave_weight * (wave_loss(m, n, groups) - 1);
   const double bytes = groups * (element_bytes(precision) * (m * k + k * n) + 2 * m * n);
   return physics_.gemm_launch_s + compute + memory_bound(bytes);
 }

@@ -14,7 +14,7 @@ class DeviceTime {
   DeviceTime(const spec::Device& device, const spec::Physics& physics);
 
   // One product (m x k)(k x n), `groups` of them side by side:
-  //   t = launch + F / (e P) * (1 + k0/k) * (1 + c/(m n)) * (1 + q (W - 1)) + bytes / (memory bandwidth)
+  //   t = launch + F / (e P) * (1 + k0/k) * (1 + c/(m n) + q (W - 1)) + bytes / (memory bandwidth)
   // The inner loop hides its loads, but not the first ones nor the write of the result: the two add up, which shows in
   // products with a short k.
   // W is what the best tile shape loses to partly filled tiles and to the last wave over the compute units.

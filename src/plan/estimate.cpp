@@ -20,26 +20,27 @@ using cluster::Verb;
 constexpr double kOverlaps = 0.1;  // a stack that hides more than this of its gradient traffic overlaps it by design
 
 constexpr std::array<std::string_view, kNumParts> kPartNames = {
-    "products", "attention", "elements", "head",   "recompute", "launch",    "tensor",     "context",
-    "expert",   "shard",     "pipeline", "bubble", "data",      "optimizer", "stragglers", "fixed"};
+    "products", "attention", "elements", "head", "recompute", "launch", "tensor",     "context", "expert",
+    "shard",    "pipeline",  "bubble",   "data", "optimizer", "input",  "stragglers", "fixed"};
 
 // The four kinds of layer that a model can have, each computed once.
 struct LayerTimes {
   std::array<PassTime, 4> times{};
-  const PassTime& of(bool experts, bool windowed) const { return times[(experts ? 2U : 0U) + (windowed ? 1U : 0U)]; }
+  static std::size_t index(bool experts, bool windowed) { return (experts ? 2U : 0U) + (windowed ? 1U : 0U); }
+  const PassTime& of(bool experts, bool windowed) const { return times[index(experts, windowed)]; }
 };
 
 LayerTimes layer_times(const spec::Job& job, const model::Shard& shard) {
   LayerTimes layers;
   const int experts = model::num_expert_layers(job.model);
   const int windowed = model::num_windowed_layers(job.model);
-  for (int e = 0; e < 2; ++e) {
-    for (int w = 0; w < 2; ++w) {
-      const bool needed =
-          (e != 0 ? experts > 0 : experts < job.model.layers) && (w != 0 ? windowed > 0 : windowed < job.model.layers);
-      if (!needed) continue;
-      const auto kind = e != 0 ? model::LayerKind::experts : model::LayerKind::dense;
-      layers.times[static_cast<std::size_t>(2 * e + w)] = layer_time(job, shard, kind, w != 0);
+  for (const bool e : {false, true}) {
+    for (const bool w : {false, true}) {
+      const bool exists =
+          (e ? experts > 0 : experts < job.model.layers) && (w ? windowed > 0 : windowed < job.model.layers);
+      if (!exists) continue;
+      const auto kind = e ? model::LayerKind::experts : model::LayerKind::dense;
+      layers.times[LayerTimes::index(e, w)] = layer_time(job, shard, kind, w);
     }
   }
   return layers;
@@ -78,8 +79,7 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   for (std::size_t s = 0; s < layers.size(); ++s) {
     std::array<int, 4> counts{};
     for (int i = 0; i < layers[s]; ++i, ++layer) {
-      ++counts[(model::is_expert_layer(job.model, layer) ? 2U : 0U) +
-               (model::is_windowed_layer(job.model, layer) ? 1U : 0U)];
+      ++counts[LayerTimes::index(model::is_expert_layer(job.model, layer), model::is_windowed_layer(job.model, layer))];
     }
     for (std::size_t k = 0; k < 4; ++k) {
       if (counts[k] > 0) add(stages[s].pass, times.times[k], counts[k]);
@@ -87,8 +87,10 @@ std::vector<StageTime> stage_times(const spec::Job& job, const model::Shard& sha
   }
   add(stages.front().pass, embedding_time(job, shard), 1);
   add(stages.back().pass, head_time(job, shard), 1);
-  if (job.model.mtp_layers > 0)
-    add(stages.back().pass, times.of(job.model.experts.count > 0, false), job.model.mtp_layers);
+  if (job.model.mtp_layers > 0) {
+    const bool windowed = model::num_windowed_layers(job.model) == job.model.layers;
+    add(stages.back().pass, times.of(job.model.experts.count > 0, windowed), job.model.mtp_layers);
+  }
   return job.layout.schedule == spec::Schedule::dualpipe ? paired(stages) : stages;
 }
 
@@ -166,6 +168,13 @@ double optimizer_s(const spec::Job& job, const RankParameters& rank) {
   return device.memory_bound(owned * job.stack.physics.optimizer_bytes);
 }
 
+// Training data are read ahead, beside the step before: only a storage system that is slower than the step shows.
+double input_s(const spec::Job& job, double step_s) {
+  if (job.cluster.storage_read_bytes_per_s <= 0) return 0;
+  const double bytes = job.training.global_batch * job.training.sequence * job.training.bytes_per_token;
+  return std::max(0.0, bytes / job.cluster.storage_read_bytes_per_s - step_s);
+}
+
 }  // namespace
 
 std::string_view part_name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
@@ -228,6 +237,7 @@ StepTime step_time(const spec::Job& job) {
   step.parts[Part::data] = exposed_data_s(job, rank, stages.front().pass.backward.total() * p.pace);
   step.parts[Part::optimizer] = optimizer_s(job, rank);
   step.parts[Part::fixed] = p.step_fixed_s;
+  step.parts[Part::input] = input_s(job, step.parts.total());
   step.total_s = step.parts.total();
   step.executed_flop = executed * step.micro_batches * job.cluster.devices / job.layout.pp;
   return step;

@@ -30,10 +30,11 @@ enum class Part {
   bubble,     // waiting for other stages, uneven stages included
   data,       // gradient reduction and parameter gathering of data parallelism that is not hidden
   optimizer,
+  input,       // reading of training data that the step is too short to hide
   stragglers,  // waiting for the slowest of many nodes
   fixed,       // of each step, whatever its size
 };
-inline constexpr int kNumParts = 16;
+inline constexpr int kNumParts = 17;
 std::string_view part_name(Part part);
 
 struct Parts {

@@ -225,6 +225,17 @@ TEST(Estimate, AnOffloadedUpdateIsSlower) {
   EXPECT_GT(step_time(job).parts[Part::optimizer], 2 * here);
 }
 
+TEST(Estimate, ReadingShowsOnlyWhereStorageIsSlowerThanTheStep) {
+  spec::Job job = gpt_job();
+  job.training.bytes_per_token = 2;
+  const double step = step_time(job).total_s;
+  const double bytes = 2.0 * job.training.global_batch * job.training.sequence;
+  job.cluster.storage_read_bytes_per_s = 2 * bytes / step;
+  EXPECT_EQ(step_time(job).parts[Part::input], 0);
+  job.cluster.storage_read_bytes_per_s = bytes / (3 * step);
+  EXPECT_NEAR(step_time(job).total_s, 3 * step, 1e-9 * step);
+}
+
 TEST(Estimate, StragglersGrowWithTheNodes) {
   spec::Job job = gpt_job(8);
   job.training.global_batch = 64;

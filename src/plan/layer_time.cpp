@@ -175,10 +175,13 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   add_communication(job, program::layer_volumes(job, shard, work, kind), pass);
   const Repeat repeat = repeat_of(job, kernels, pass);
   pass.backward[Part::recompute] = repeat.seconds;
+  const double busy = pass.backward.total();
   if (job.layout.zero == 3) {
     add_sharding(job, program::layer_parameters(job, shard, kind), job.stack.reshard_after_forward, pass);
   }
   add_launches(job, kind, repeat.launches, pass);
+  // Waiting stretches all of the backward pass, the part that a zero-bubble schedule moves included.
+  if (busy > 0) pass.weight_s *= pass.backward.total() / busy;
   pass.executed_flop = executed_flop(job, work);
   return pass;
 }

@@ -62,7 +62,7 @@ double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
     case Schedule::zb_v:
       return (p - 1) * std::max(0.0, f + b - 2 * w);
     case Schedule::dualpipe:
-      return std::max(0.0, p / 2 - 1) * std::max(0.0, f + b - w);
+      return std::max(0.0, p / 2 - 1) * std::max(0.0, f + 2 * b - w);
   }
   return 0;
 }

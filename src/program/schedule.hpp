@@ -37,8 +37,8 @@ struct MicroBatchTime {
 
 // Time that a rank idles in a step with equal stages of the given mean time.
 //   GPipe, 1F1B: (p-1)(F+B+W). Interleaved: that / v (Narayanan 2021). ZB-1p (ZB-H1): (p-1)(F+B-W);
-//   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+B-W) with the overlapped pair as F+B
-//   (DeepSeek-V3).
+//   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+2B-W): DeepSeek-V3's
+//   (p/2-1)(F&B + B' - 3W) with B' = B + W the whole backward pass and a pair F&B that takes F + B'.
 double bubble_s(const spec::Layout& layout, const MicroBatchTime& time);
 
 }  // namespace twinpod::program

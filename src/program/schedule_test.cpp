@@ -122,7 +122,7 @@ TEST(Bubble, ZeroBubbleFillsItWithWeightGradients) {
 }
 
 TEST(Bubble, OfDualPipeIsOfHalfTheStages) {
-  EXPECT_DOUBLE_EQ(bubble_s(layout_of(16, Schedule::dualpipe), kTime), 7 * (1.0 + 1.2 - 0.9));
+  EXPECT_DOUBLE_EQ(bubble_s(layout_of(16, Schedule::dualpipe), kTime), 7 * (1.0 + 2 * 1.2 - 0.9));
 }
 
 TEST(Bubble, OfOneStageIsNothing) {

@@ -207,7 +207,6 @@ Sheet sheet_of(const spec::Stack& s, const spec::Parameters& parameters) {
   writer.text("family", "family", s.family);
   writer.count("year", "year", s.year);
   writer.flag("fused_attention", "fused attention", s.fused_attention);
-  writer.flag("compiled", "compiled", s.compiled);
   writer.flag("selective_by_default", "selective recompute by default", s.selective_by_default);
   writer.flag("default_sequence_parallel", "sequence parallel by default", s.default_sequence_parallel);
   writer.flag("interleaves_by_default", "interleaves by default", s.interleaves_by_default);

@@ -84,6 +84,8 @@ std::string_view meaning(plan::Part part) {
       return "reduction of gradients and gathering of parameters that is not hidden";
     case plan::Part::optimizer:
       return "the update of the parameters";
+    case plan::Part::input:
+      return "reading of training data that the step is too short to hide";
     case plan::Part::stragglers:
       return "waiting for the slowest of many nodes";
     case plan::Part::fixed:

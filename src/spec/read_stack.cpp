@@ -49,7 +49,6 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.count("year", stack.year, 1970, 2100);
   reader.quantity("launches", stack.launches, Quantity::number, 0, 1000);
   reader.flag("fused_attention", stack.fused_attention);
-  reader.flag("compiled", stack.compiled);
   reader.flag("selective_by_default", stack.selective_by_default);
   reader.quantity("selective_products", stack.selective_products, Quantity::fraction, 0, 1);
   reader.flag("dropout", stack.dropout);

@@ -39,7 +39,6 @@ struct Stack {
   FieldValues fixed;            // fields that the software settles (a compiled program has no launch time)
   double launches = 20;         // kernels that the host launches for a layer's forward pass; 0: the step is one program
   bool fused_attention = true;  // FlashAttention or alike: scores never reach memory
-  bool compiled = false;        // element-wise kernels are fused by a compiler
   bool selective_by_default = false;
   double selective_products = 0;  // share of the products that selective recomputation does again
   bool dropout = false;           // trained GPT models with dropout in its time

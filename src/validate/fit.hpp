@@ -2,7 +2,7 @@
 //
 // Each entry of a Parameters set is one free number; the fit moves all of them. A value is its parent's (the trait's
 // for a stack, the shared one, the prior) times exp(x), and x is pulled to 0, so that an entry leaves its parent only
-// as far as the data ask. Loss: soft-L1 on the logarithm of predicted over measured, corner at 7 %; no stack weighs
+// as far as the data ask. Loss: soft-L1 on the logarithm of predicted over measured, corner at 8 %; no stack weighs
 // more than `stack_cap` rows. Gauss-Newton with damping; derivatives by differences, only on the rows that an entry
 // reaches.
 //
@@ -25,7 +25,7 @@ struct Sample {
 };
 
 struct FitOptions {
-  double corner = 0.07;    // of the soft-L1 loss
+  double corner = 0.08;    // of the soft-L1 loss
   double pull = 0.6;       // width of the prior in log units; smaller pulls harder
   double stack_cap = 300;  // rows that one stack may count for
   int iterations = 25;
@@ -41,8 +41,7 @@ struct FitResult {
   int iterations = 0;
 };
 
-// `shape` says which entries are free; its values are only the start when `from_start`, else everything starts at its
-// parent.
+// `shape` says which entries are free. Its values do not matter: each entry starts at its parent's value or its prior.
 FitResult fit(const std::vector<Sample>& samples, const spec::Parameters& shape, const FitOptions& options);
 
 double predicted_s(const spec::Job& job, const spec::Parameters& parameters);

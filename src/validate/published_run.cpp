@@ -100,7 +100,7 @@ Result<PublishedRun> read_run(const Node& row, const std::string& file) {
   const Node* zero = row.find("zero_stage");
   if (!is_absent(zero)) {
     const Result<double> stage = parse_quantity(zero->scalar, Quantity::number);
-    if (!stage || *stage < 0 || *stage > 3)
+    if (!stage || *stage < 0 || *stage > 3 || *stage != std::floor(*stage))
       return tl::unexpected(at(*zero, file, fmt::format("zero_stage: found '{}', expected 0 to 3", zero->scalar)));
     run.zero_stage = static_cast<int>(*stage);
   }

@@ -18,13 +18,14 @@ constexpr double kNearHost = 150e9;  // bytes/s to the host's memory
 
 bool has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// A flag of the run that its source puts into the name or a remark: "eager", "async".
-bool mentions(const PublishedRun& run, std::string_view flag) {
-  std::string text = run.id + " " + run.remark;
+std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return has(text, flag);
+  return text;
 }
+
+// A flag of the run that its source puts into the name or a remark: "eager", "async".
+bool mentions(const PublishedRun& run, std::string_view flag) { return has(lower(run.id + " " + run.remark), flag); }
 
 // Letters and digits in lower case: "Qwen3 30B-A3B" and "qwen3-30b-a3b" are the same model.
 std::string simplified(const std::string& text) {
@@ -220,11 +221,13 @@ std::string stack_of(const PublishedRun& run) {
   if (has(f, "NeMo") || has(f, "Primus")) return "nemo-2025";
   if (has(f, "MegaScale")) return "megascale";
   if (has(f, "Megatron-LM")) {
+    const bool old_device = has(run.device, "V100") || has(run.device, "A100");
+    if (year == 0 && !old_device) return "megatron-core-2024";
     if (year >= 2024) return "megatron-core-2023";
     return year >= 2022 || has(f, "fork") ? "megatron-2022" : "megatron-2021";
   }
   if (has(f, "InternEvo")) return "internevo";
-  if (has(f, "torchtitan"))
+  if (has(lower(f), "torchtitan"))
     return mentions(run, "eager") || (!run.date.empty() && run.date < "2024-08") ? "torchtitan-eager" : "torchtitan";
   if (has(f, "llm-foundry") || has(f, "LLM Foundry") || has(f, "FSDP") || has(f, "SageMaker") || has(f, "metaseq"))
     return "fsdp-2023";
@@ -323,7 +326,7 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.zero = run.zero_stage >= 0 ? run.zero_stage : job.stack.default_zero;
   layout.shard_group = shard_group_of(run);
   layout.sequence_parallel = run.sp >= 0 ? run.sp == 1 : job.stack.default_sequence_parallel && layout.tp > 1;
-  layout.async_tp = has(run.framework, "torchtitan") && mentions(run, "async");
+  layout.async_tp = has(lower(run.framework), "torchtitan") && mentions(run, "async");
   layout.uneven_ends =
       has(run.schedule, "asymmetric") || (job.model.layers % layout.pp != 0 && (job.model.layers + 2) % layout.pp == 0);
   const int per_replica = layout.tp * layout.pp * layout.cp;
