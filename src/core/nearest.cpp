@@ -51,7 +51,8 @@ int edit_distance(std::string_view a_text, std::string_view b_text) {
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  // A name that contains the other ranks with those one edit away, and before them: h100 means h100-sxm, not a100.
+  // A candidate that contains the name ranks with those one edit away, and before them: h100 means h100-sxm, not a100.
+  // One that is contained in the name is near enough, but ranks by its distance.
   using Rank = std::tuple<int, bool, int>;
   const std::string wanted = lower(name.substr(0, 200));  // longer ones are no names, and would take long
   const std::string* best = nullptr;
@@ -60,7 +61,8 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
     const int distance = edit_distance(wanted, candidate);
     const bool contained = contains_either_way(wanted, lower(candidate));
     if (!contained && !near_enough(distance, std::max(wanted.size(), candidate.size()))) continue;
-    const Rank rank{contained ? std::min(1, distance) : distance, !contained, distance};
+    const bool extends = lower(candidate).find(wanted) != std::string::npos;
+    const Rank rank{extends ? std::min(1, distance) : distance, !contained, distance};
     if (best != nullptr && best_rank <= rank) continue;
     best = &candidate;
     best_rank = rank;

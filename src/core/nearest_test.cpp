@@ -43,5 +43,10 @@ TEST(Nearest, HugeNameIsAnsweredAtOnce) {
   EXPECT_EQ(nearest_name(std::string(10'000'000, 'q'), {"h100-sxm", "a100"}), "");
 }
 
+TEST(Nearest, APartOfTheNameDoesNotBeatATypingError) {
+  EXPECT_EQ(nearest_name("trainin_log_test.log", {"test.log", "training_log_test.log"}), "training_log_test.log");
+  EXPECT_EQ(nearest_name("h100-sxm-80gb", {"h100-sxm", "tpu-v4"}), "h100-sxm");
+}
+
 }  // namespace
 }  // namespace twinpod

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 namespace twinpod::validate {
@@ -211,7 +212,8 @@ TEST(TrainingLog, ALogWithoutAStepSaysWhatWasExpected) {
 }
 
 TEST(TrainingLog, AFileThatIsNotThereNamesTheNearest) {
-  const std::string folder = testing::TempDir();
+  const std::string folder = testing::TempDir() + "/twinpod_training_log_test";
+  std::filesystem::create_directories(folder);
   std::ofstream(folder + "/training_log_test.log") << kMegatron;
   EXPECT_TRUE(read_training_log(folder + "/training_log_test.log").has_value());
   const Result<TrainingLog> log = read_training_log(folder + "/trainin_log_test.log");
