@@ -6,21 +6,7 @@
 #     tests/calibrate.sh --update    write examples/calibrate/*.log and *.jsonl again
 #     tests/calibrate.sh --program PATH [--update]
 source "$(dirname "$0")/check.bash"
-update=
-while (($#)); do
-  case $1 in
-    --update) update=yes ;;
-    --program)
-      program=$2
-      shift
-      ;;
-    *)
-      echo "usage: tests/calibrate.sh [--program PATH] [--update]" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+read_options "$@"
 examples=examples/calibrate
 truth=$examples/true-cluster.yaml
 

@@ -52,3 +52,22 @@ matches() {  # matches EXPECTED ACTUAL
       if (i <= n) { printf "found more than was expected: %s\n", have[i]; exit 1 }
     }' "$2"
 }
+
+# read_options "$@": --program PATH sets `program`, --update sets `update`.
+read_options() {
+  update=
+  while (($#)); do
+    case $1 in
+      --update) update=yes ;;
+      --program)
+        program=$2
+        shift
+        ;;
+      *)
+        echo "usage: $0 [--program PATH] [--update]" >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+}

@@ -6,21 +6,7 @@
 #     tests/golden.sh --update    write what the program prints now
 #     tests/golden.sh --program PATH [--update]
 source "$(dirname "$0")/check.bash"
-update=
-while (($#)); do
-  case $1 in
-    --update) update=yes ;;
-    --program)
-      program=$2
-      shift
-      ;;
-    *)
-      echo "usage: tests/golden.sh [--program PATH] [--update]" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+read_options "$@"
 
 transcript() {  # transcript COMMAND_LINE
   local -a words

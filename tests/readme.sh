@@ -6,21 +6,7 @@
 #     tests/readme.sh --update    write what the program prints now, but leave outputs with `…` alone
 #     tests/readme.sh --program PATH [--update]
 source "$(dirname "$0")/check.bash"
-update=
-while (($#)); do
-  case $1 in
-    --update) update=yes ;;
-    --program)
-      program=$2
-      shift
-      ;;
-    *)
-      echo "usage: tests/readme.sh [--program PATH] [--update]" >&2
-      exit 2
-      ;;
-  esac
-  shift
-done
+read_options "$@"
 
 run_example() {  # run_example ARGUMENTS: into $scratch/actual
   local -a words

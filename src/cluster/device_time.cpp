@@ -81,7 +81,7 @@ double DeviceTime::wave_loss(double m, double n, double groups) const {
 double DeviceTime::product(double m, double n, double k, double groups, spec::Precision asked) const {
   if (m <= 0 || n <= 0 || k <= 0) return 0;
   const spec::Precision precision = usable_precision(device_, asked);
-  const bool narrow = precision == spec::Precision::fp8 || precision == spec::Precision::fp4;
+  const bool narrow = spec::is_narrow(precision);
   const double scale = narrow ? 2 : 1;  // twice the rate needs twice the depth and area to fill the same pipeline
   const double flop = 2 * m * n * k * groups;
   double compute = flop / (efficiency(physics_, precision) * peak_of(device_, precision));

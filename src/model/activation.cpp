@@ -135,9 +135,9 @@ ActivationRules activation_rules(const spec::Job& job) {
   ActivationRules rules;
   rules.fused_attention = job.stack.fused_attention;
   rules.recompute = job.layout.recompute;
-  rules.narrow_inputs = habits.fp8_activations && (p == spec::Precision::fp8 || p == spec::Precision::fp4);
+  rules.narrow_inputs = habits.fp8_activations && spec::is_narrow(p);
   rules.operators = habits.recomputes_operators;
-  rules.element_bytes = p == spec::Precision::fp32 || p == spec::Precision::tf32 ? 4 : 2;
+  rules.element_bytes = spec::is_wide(p) ? 4 : 2;
   const bool split = job.layout.tp > 1 && habits.split_logit_bytes > 0;
   rules.logit_bytes = split ? habits.split_logit_bytes : habits.logit_bytes;
   return rules;

@@ -13,10 +13,6 @@ using model::GemmList;
 constexpr double kBackwardAttention = 2.5;  // fused backward recomputes the scores: five products for two
 constexpr double kBackwardScores = 1.35;    // passes over unfused scores, backward over forward
 
-bool is_narrow(const spec::Job& job) {
-  return job.training.precision == spec::Precision::fp8 || job.training.precision == spec::Precision::fp4;
-}
-
 ProductTime product_time(const DeviceTime& device, const GemmList& gemms, double slowdown, spec::Precision precision) {
   ProductTime time;
   for (const Gemm& g : gemms) {
@@ -36,12 +32,12 @@ void add(ProductTime& sum, const ProductTime& other) {
 void add_products(const spec::Job& job, const DeviceTime& device, const model::LayerWork& work, KernelTime& time) {
   const spec::Physics& p = job.stack.physics;
   const spec::Precision precision = job.training.precision;
-  const double rowwise = is_narrow(job) && job.training.rowwise_scaling ? p.rowwise_factor : 1;
+  const double rowwise = spec::is_narrow(job.training.precision) && job.training.rowwise_scaling ? p.rowwise_factor : 1;
   time.projections = product_time(device, work.attention_gemms, rowwise, precision);
   time.products = time.projections;
   add(time.products, product_time(device, work.mlp_gemms, rowwise, precision));
   if (work.expert_gemms.size == 0) return;
-  const double grouped = is_narrow(job) ? p.grouped_efficiency_fp8 : p.grouped_efficiency;
+  const double grouped = spec::is_narrow(job.training.precision) ? p.grouped_efficiency_fp8 : p.grouped_efficiency;
   add(time.products, product_time(device, work.expert_gemms, rowwise * p.expert_pace / grouped, precision));
 }
 
@@ -84,7 +80,8 @@ void add_unfused_attention(const spec::Job& job, const DeviceTime& device, const
 void add_elements(const spec::Job& job, const DeviceTime& device, const model::LayerWork& work, KernelTime& time) {
   const spec::Physics& p = job.stack.physics;
   const model::ElementWork& e = work.elements;
-  const double cast = is_narrow(job) ? device.memory_bound(p.cast_bytes * work.gemm_input_elements) : 0;
+  const double cast =
+      spec::is_narrow(job.training.precision) ? device.memory_bound(p.cast_bytes * work.gemm_input_elements) : 0;
   // Tokens are sorted by expert before the experts and back after them.
   const double permute = device.memory_bound(2 * work.permute_bytes * p.element_factor * p.expert_pace);
   time.elements_forward =
@@ -110,8 +107,7 @@ double attention_flop(const spec::Job& job, const model::AttentionWork& work) {
 }
 
 spec::Precision wide_precision(const spec::Job& job) {
-  const spec::Precision p = job.training.precision;
-  return p == spec::Precision::fp32 || p == spec::Precision::tf32 ? p : spec::Precision::bf16;
+  return spec::is_wide(job.training.precision) ? job.training.precision : spec::Precision::bf16;
 }
 
 }  // namespace twinpod::plan

@@ -38,9 +38,6 @@ double moments(spec::Optimizer optimizer) {
   return 2;
 }
 
-bool is_wide(spec::Precision p) { return p == spec::Precision::fp32 || p == spec::Precision::tf32; }
-bool is_narrow(spec::Precision p) { return p == spec::Precision::fp8 || p == spec::Precision::fp4; }
-
 // FP8 weights are kept for all micro-batches of a step, on devices before Blackwell with their transpose, because FP8
 // products there take operands in one order only. They replace the 16-bit copy when the optimizer writes them itself.
 double narrow_copies(const spec::Job& job) {
@@ -53,17 +50,17 @@ double narrow_copies(const spec::Job& job) {
 ParameterBytes bytes_of_parameter(const spec::Job& job) {
   const spec::Training& training = job.training;
   const double states = moments(training.optimizer);
-  if (is_wide(training.precision)) return {4, 4, 4 * states, 4};
+  if (spec::is_wide(training.precision)) return {4, 4, 4 * states, 4};
   if (training.pure_low_precision) return {kHalf, kHalf, kHalf * states, kHalf};
   ParameterBytes bytes;
   bytes.parameter = kHalf;
   bytes.gradient = training.gradient_bytes > 0 ? training.gradient_bytes : job.stack.gradient_bytes;
   bytes.optimizer = 4 + 4 * states;
-  bytes.gathered = is_narrow(training.precision) && job.stack.fp8_gather ? 1 : job.stack.gather_bytes;
+  bytes.gathered = spec::is_narrow(training.precision) && job.stack.fp8_gather ? 1 : job.stack.gather_bytes;
   if (job.layout.zero == 3 && job.stack.memory.fp32_parameters) {
     bytes.parameter = 4;
     bytes.optimizer = 4 * states;
-  } else if (job.layout.zero < 3 && is_narrow(training.precision)) {
+  } else if (job.layout.zero < 3 && spec::is_narrow(training.precision)) {
     bytes.parameter = narrow_copies(job);
   }
   return bytes;

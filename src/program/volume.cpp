@@ -39,10 +39,6 @@ void add_exchange(const spec::Job& job, const model::Shard& shard, const model::
   volumes.exchange_outside_bytes = token_bytes * copies_sent_out(job, group);
 }
 
-bool is_narrow(const spec::Job& job) {
-  return job.training.precision == spec::Precision::fp8 || job.training.precision == spec::Precision::fp4;
-}
-
 }  // namespace
 
 LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
@@ -64,7 +60,7 @@ LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, cons
 
 ShardVolumes shard_volumes(const spec::Job& job, double parameters) {
   if (job.layout.zero < 3) return {};
-  const bool narrow = is_narrow(job) && job.stack.fp8_gather;
+  const bool narrow = spec::is_narrow(job.training.precision) && job.stack.fp8_gather;
   ShardVolumes volumes;
   volumes.group = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
   volumes.calls = std::max(1.0, job.stack.gathers_per_layer);

@@ -16,6 +16,12 @@ namespace twinpod::spec {
 enum class Precision { fp32, tf32, fp16, bf16, fp8, fp4 };
 inline constexpr int kNumPrecisions = 6;
 
+// Below 16 bits: inputs of products must be cast and scaled.
+inline bool is_narrow(Precision precision) { return precision == Precision::fp8 || precision == Precision::fp4; }
+
+// Above 16 bits: nothing of the job runs in a 16-bit type.
+inline bool is_wide(Precision precision) { return precision == Precision::fp32 || precision == Precision::tf32; }
+
 struct Device {
   std::string name;                  // as people write it
   std::string entry;                 // its name in the catalog; empty: written in the job
