@@ -20,8 +20,8 @@ using cluster::Verb;
 constexpr double kOverlaps = 0.1;  // a stack that hides more than this of its gradient traffic overlaps it by design
 
 constexpr std::array<std::string_view, kNumParts> kPartNames = {
-    "products", "attention", "elements", "head", "recompute", "launch", "tensor",     "context", "expert",
-    "shard",    "pipeline",  "bubble",   "data", "optimizer", "input",  "stragglers", "fixed"};
+    "products", "attention", "elements", "head",   "recompute", "launch",    "tensor", "context",    "expert",
+    "shard",    "parking",   "pipeline", "bubble", "data",      "optimizer", "input",  "stragglers", "fixed"};
 
 // The four kinds of layer that a model can have, each computed once.
 struct LayerTimes {
@@ -175,6 +175,22 @@ double input_s(const spec::Job& job, double step_s) {
   return std::max(0.0, bytes / job.cluster.storage_read_bytes_per_s - step_s);
 }
 
+// What the ranks of the first stage update; with DualPipe they hold the last stage too.
+RankParameters first_rank_parameters(const spec::Job& job) {
+  const auto of_stage = [&](int stage) {
+    const program::StageLayers own = program::layers_of_stage(job.model.layers, job.layout, stage);
+    const int before = model::expert_layers_before(job.model, own.first);
+    const int experts = model::expert_layers_before(job.model, own.first + own.count) - before;
+    return rank_parameters(job, stage, own.count, experts);
+  };
+  RankParameters rank = of_stage(0);
+  if (job.layout.schedule != spec::Schedule::dualpipe) return rank;
+  const RankParameters mirrored = of_stage(job.layout.pp - 1);
+  rank.dense += mirrored.dense;
+  rank.experts += mirrored.experts;
+  return rank;
+}
+
 }  // namespace
 
 std::string_view part_name(Part part) { return kPartNames[static_cast<std::size_t>(part)]; }
@@ -202,8 +218,7 @@ StepTime step_time(const spec::Job& job) {
   const auto slowest = std::max_element(stages.begin(), stages.end(),
                                         [](const StageTime& a, const StageTime& b) { return a.total() < b.total(); });
   StepTime step;
-  step.micro_batches = std::max(
-      1.0, job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch));
+  step.micro_batches = program::micro_batches(job);
 
   // The slowest stage computes all micro-batches; the others wait for it, and it waits for the pipeline to fill.
   step.parts = slowest->pass.forward;
@@ -231,9 +246,7 @@ StepTime step_time(const spec::Job& job) {
   const double nodes = std::max(1.0, static_cast<double>(job.cluster.devices) / job.cluster.devices_per_node);
   step.parts[Part::stragglers] = step.parts.total() * p.growth * std::log2(nodes);
 
-  const std::vector<int> layers = program::layers_of_stages(job.model.layers, job.layout);
-  const int expert_layers = model::num_expert_layers(job.model) / job.layout.pp;
-  const RankParameters rank = rank_parameters(job, 0, layers.front(), std::min(expert_layers, layers.front()));
+  const RankParameters rank = first_rank_parameters(job);
   step.parts[Part::data] = exposed_data_s(job, rank, stages.front().pass.backward.total() * p.pace);
   step.parts[Part::optimizer] = optimizer_s(job, rank);
   step.parts[Part::fixed] = p.step_fixed_s;

@@ -26,6 +26,7 @@ enum class Part {
   context,    // context-parallel communication that is not hidden
   expert,     // all-to-all of experts that is not hidden
   shard,      // ZeRO-3 gathers and scatters that are not hidden
+  parking,    // activations on their way to and from host memory that computation does not hide
   pipeline,   // transfers between stages that are not hidden
   bubble,     // waiting for other stages, uneven stages included
   data,       // gradient reduction and parameter gathering of data parallelism that is not hidden
@@ -34,7 +35,7 @@ enum class Part {
   stragglers,  // waiting for the slowest of many nodes
   fixed,       // of each step, whatever its size
 };
-inline constexpr int kNumParts = 17;
+inline constexpr int kNumParts = 18;
 std::string_view part_name(Part part);
 
 struct Parts {

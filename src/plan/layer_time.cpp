@@ -5,6 +5,7 @@
 
 #include "cluster/device_time.hpp"
 #include "cluster/network.hpp"
+#include "model/activation.hpp"
 #include "plan/layer_kernels.hpp"
 #include "program/volume.hpp"
 
@@ -121,13 +122,37 @@ double exposed_beside(const spec::Job& job, double compute, double traffic) {
   return beside - compute + job.stack.physics.zero3_overlap * std::min(compute, traffic);
 }
 
-void add_sharding(const spec::Job& job, double parameters, bool gathers_again, PassTime& pass) {
-  const program::ShardVolumes v = program::shard_volumes(job, parameters);
+struct ShardTime {
+  double gather = 0;
+  double scatter = 0;
+};
+
+void add(const spec::Job& job, const program::ShardVolumes& v, ShardTime& time) {
   if (v.calls <= 0) return;
-  const double gather = v.calls * collective(job, Verb::all_gather, v.gather_bytes / v.calls, v.group);
-  const double scatter = v.calls * collective(job, Verb::reduce_scatter, v.scatter_bytes / v.calls, v.group);
-  pass.forward[Part::shard] = exposed_beside(job, pass.forward.total(), gather);
-  pass.backward[Part::shard] = exposed_beside(job, pass.backward.total(), (gathers_again ? gather : 0) + scatter);
+  time.gather += v.calls * collective(job, Verb::all_gather, v.gather_bytes / v.calls, v.group);
+  time.scatter += v.calls * collective(job, Verb::reduce_scatter, v.scatter_bytes / v.calls, v.group);
+}
+
+void add_sharding(const spec::Job& job, const program::PieceParameters& piece, bool gathers_again, PassTime& pass) {
+  if (job.layout.zero < 3) return;
+  ShardTime time;
+  add(job, program::dense_shard_volumes(job, piece.dense), time);
+  add(job, program::expert_shard_volumes(job, piece.experts), time);
+  // What is gathered once for all micro-batches is shared by them.
+  const bool once = program::gathers_once_a_step(job);
+  const double sharers = once ? program::micro_batches(job) : 1;
+  const double again = gathers_again && !once ? time.gather : 0;
+  pass.forward[Part::shard] = exposed_beside(job, pass.forward.total(), time.gather) / sharers;
+  pass.backward[Part::shard] = exposed_beside(job, pass.backward.total(), again + time.scatter) / sharers;
+}
+
+// Activations on their way to host memory and back travel beside the computation; what takes longer than that shows.
+void add_parking(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, PassTime& pass) {
+  if (!job.layout.offload_activations || job.cluster.device.host_bytes_per_s <= 0) return;
+  const double bytes = model::layer_activation_bytes(job.model, shard, kind, model::activation_rules(job));
+  const double travel = bytes / job.cluster.device.host_bytes_per_s;
+  pass.forward[Part::parking] = std::max(0.0, travel - pass.forward.total());
+  pass.backward[Part::parking] = std::max(0.0, travel - pass.backward.total());
 }
 
 double cube(double x) { return x * x * x; }
@@ -176,9 +201,8 @@ PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::Laye
   const Repeat repeat = repeat_of(job, kernels, pass);
   pass.backward[Part::recompute] = repeat.seconds;
   const double busy = pass.backward.total();
-  if (job.layout.zero == 3) {
-    add_sharding(job, program::layer_parameters(job, shard, kind), job.stack.reshard_after_forward, pass);
-  }
+  add_parking(job, shard, kind, pass);
+  add_sharding(job, program::layer_parameters(job, shard, kind), job.stack.reshard_after_forward, pass);
   add_launches(job, kind, repeat.launches, pass);
   // Waiting stretches all of the backward pass, the part that a zero-bubble schedule moves included.
   if (busy > 0) pass.weight_s *= pass.backward.total() / busy;
@@ -193,17 +217,20 @@ PassTime head_time(const spec::Job& job, const model::Shard& shard) {
   const model::HeadWork work = model::head_work(job.model, shard);
   const model::Gemm& g = work.logits;
   const double copies = 1 + job.model.mtp_layers;
+  // A prediction module joins two hidden vectors to one before its layer.
+  const model::Gemm join{g.m, g.k, 2 * g.k};
+  const double joining = job.model.mtp_layers * device.product(join.m, join.n / shard.tp, join.k, 1, wide);
   const double loss = device.memory_bound(p.logit_bytes * work.logit_elements);
   const double weights = device.product(g.k, g.n, g.m, 1, wide);
   const double forward = device.product(g.m, g.n, g.k, 1, wide) + loss / 2;
   const double backward = device.product(g.m, g.k, g.n, 1, wide) + weights + loss / 2;
   PassTime pass;
-  pass.forward[Part::head] = smooth_max(copies * forward, p.launch_head_s / 3);
-  pass.backward[Part::head] = smooth_max(copies * backward, p.launch_head_s * 2 / 3);
+  pass.forward[Part::head] = smooth_max(copies * forward + joining, p.launch_head_s / 3);
+  pass.backward[Part::head] = smooth_max(copies * backward + 2 * joining, p.launch_head_s * 2 / 3);
   pass.weight_s = copies * weights;
-  pass.executed_flop = 3 * copies * g.flop();
+  pass.executed_flop = 3 * (copies * g.flop() + job.model.mtp_layers * join.flop() / shard.tp);
   const double parameters = static_cast<double>(job.model.vocab) * job.model.hidden / shard.tp;
-  if (job.layout.zero == 3) add_sharding(job, parameters, true, pass);
+  add_sharding(job, {parameters, 0}, true, pass);
   return pass;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "plan/test_job.hpp"
+#include "program/volume.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -238,14 +239,23 @@ TEST(LayerTime, ZeRO3OnOneRankGathersNothing) {
   EXPECT_EQ(both(dense_layer(job), Part::shard), 0);
 }
 
-TEST(LayerTime, KeepingGatheredParametersSavesTheSecondGather) {
+TEST(LayerTime, KeepingGatheredParametersGathersOnceForAllMicroBatches) {
   spec::Job job = device_only(gpt_job());
   job.layout.zero = 3;
   const PassTime twice = dense_layer(job);
   job.stack.reshard_after_forward = false;
   const PassTime once = dense_layer(job);
   EXPECT_LT(once.backward[Part::shard], twice.backward[Part::shard]);
-  EXPECT_DOUBLE_EQ(once.forward[Part::shard], twice.forward[Part::shard]);
+  EXPECT_NEAR(once.forward[Part::shard] * program::micro_batches(job), twice.forward[Part::shard], 1e-12);
+}
+
+TEST(LayerTime, ParkingActivationsShowsWhereTheHostIsSlow) {
+  spec::Job job = device_only(gpt_job());
+  job.layout.offload_activations = true;
+  job.cluster.device.host_bytes_per_s = 1e15;
+  EXPECT_EQ(both(dense_layer(job), Part::parking), 0);
+  job.cluster.device.host_bytes_per_s = 1e9;
+  EXPECT_GT(both(dense_layer(job), Part::parking), 0);
 }
 
 TEST(LayerTime, ExpertsOfOneRankNeedNoExchange) { EXPECT_EQ(both(expert_layer(mixture_job()), Part::expert), 0); }
@@ -318,7 +328,10 @@ TEST(HeadTime, PredictionModulesUseItAgain) {
   job.layout.micro_batch = 8;
   const double once = both(head_time(job, model::shard_of(job)), Part::head);
   job.model.mtp_layers = 1;
-  EXPECT_NEAR(both(head_time(job, model::shard_of(job)), Part::head), 2 * once, 0.01 * once);
+  // And a product joins two hidden vectors to one before the module.
+  const double twice = both(head_time(job, model::shard_of(job)), Part::head);
+  EXPECT_GT(twice, 2 * once);
+  EXPECT_LT(twice, 2.5 * once);
 }
 
 TEST(EmbeddingTime, TalksOnlyWithTensorRanks) {

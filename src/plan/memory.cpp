@@ -90,9 +90,7 @@ Scene scene_of(const spec::Job& job) {
   Scene scene{job, model::parameters(job.model), model::shard_of(job), model::activation_rules(job),
               bytes_of_parameter(job)};
   const spec::Model& model = job.model;
-  const double sequences =
-      job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch);
-  scene.micro_batches = std::max(1.0, sequences);
+  scene.micro_batches = program::micro_batches(job);
   scene.shards = program::shard_ranks(job);
   scene.expert_shards = program::expert_shard_ranks(job);
   const auto stored = [&](LayerKind kind) { return layer_activation_bytes(model, scene.shard, kind, scene.rules); };
@@ -190,7 +188,7 @@ bool keeps_whole_gradients(const spec::Job& job) { return job.layout.pp > 1; }
 
 bool keeps_whole_parameters(const Scene& scene) {
   const spec::Job& job = scene.job;
-  return job.layout.zero == 3 && scene.shards > 1 && (job.layout.pp > 1 || !job.stack.reshard_after_forward);
+  return scene.shards > 1 && program::gathers_once_a_step(job);
 }
 
 // Parameters that ZeRO-3 gathers at one time: this layer and the next, and what stands outside the layers.

@@ -126,11 +126,16 @@ Range range_of(const Accuracy& accuracy, const spec::Job& job) {
   }
   const std::string outside =
       fmt::format("{}, and at least {} are needed", runs_text(alike == nullptr ? 0 : alike->count, exact), kEnoughRuns);
+  // A stack's residuals on other devices say little about this one: the wider of theirs and the device's holds.
   const std::array<Place, 3> wider = {Place{"", stack, ""}, Place{device, "", ""}, Place{}};
+  Range range;
   for (const Place& place : wider) {
     const AccuracyRow* row = find(accuracy, place);
     if (row == nullptr || row->count < kEnoughRuns) continue;
-    Range range = range_from(*row, place);
+    const Range found = range_from(*row, place);
+    const double width = found.high - found.low;
+    if (width > range.high - range.low) range = found;
+    if (!place.stack.empty()) continue;
     range.outside = outside;
     return range;
   }

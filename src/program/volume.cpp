@@ -39,7 +39,23 @@ void add_exchange(const spec::Job& job, const model::Shard& shard, const model::
   volumes.exchange_outside_bytes = token_bytes * copies_sent_out(job, group);
 }
 
+ShardVolumes shard_volumes(const spec::Job& job, double parameters, const cluster::Group& group) {
+  if (job.layout.zero < 3 || parameters <= 0) return {};
+  const bool narrow = spec::is_narrow(job.training.precision) && job.stack.fp8_gather;
+  ShardVolumes volumes;
+  volumes.group = group;
+  volumes.calls = std::max(1.0, job.stack.gathers_per_layer);
+  volumes.gather_bytes = parameters * (narrow ? 1 : job.stack.gather_bytes);
+  volumes.scatter_bytes = parameters * job.stack.scatter_bytes;
+  return volumes;
+}
+
 }  // namespace
+
+double micro_batches(const spec::Job& job) {
+  const double at_once = static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch;
+  return std::max(1.0, job.training.global_batch / at_once);
+}
 
 LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
                            model::LayerKind kind) {
@@ -58,22 +74,24 @@ LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, cons
   return volumes;
 }
 
-ShardVolumes shard_volumes(const spec::Job& job, double parameters) {
-  if (job.layout.zero < 3) return {};
-  const bool narrow = spec::is_narrow(job.training.precision) && job.stack.fp8_gather;
-  ShardVolumes volumes;
-  volumes.group = cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp);
-  volumes.calls = std::max(1.0, job.stack.gathers_per_layer);
-  volumes.gather_bytes = parameters * (narrow ? 1 : job.stack.gather_bytes);
-  volumes.scatter_bytes = parameters * job.stack.scatter_bytes;
-  return volumes;
-}
-
-double layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind) {
+PieceParameters layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind) {
   const model::ParameterCount count = model::parameters(job.model);
   const double own = count.attention / shard.tp + count.norms;
-  if (kind == model::LayerKind::dense) return own + count.mlp / shard.tp;
-  return own + count.shared_experts / shard.tp + count.routed_experts / (static_cast<double>(shard.ep) * shard.etp);
+  if (kind == model::LayerKind::dense) return {own + count.mlp / shard.tp, 0};
+  return {own + count.shared_experts / shard.tp, count.routed_experts / (static_cast<double>(shard.ep) * shard.etp)};
+}
+
+ShardVolumes dense_shard_volumes(const spec::Job& job, double parameters) {
+  return shard_volumes(job, parameters, cluster::group_of(job.cluster, shard_ranks(job), job.layout.tp));
+}
+
+ShardVolumes expert_shard_volumes(const spec::Job& job, double parameters) {
+  const double stride = static_cast<double>(job.layout.ep) * model::shard_of(job).etp;
+  return shard_volumes(job, parameters, cluster::group_of(job.cluster, expert_shard_ranks(job), stride));
+}
+
+bool gathers_once_a_step(const spec::Job& job) {
+  return job.layout.zero == 3 && (job.layout.pp > 1 || !job.stack.reshard_after_forward);
 }
 
 double shard_ranks(const spec::Job& job) {

@@ -15,6 +15,9 @@ namespace twinpod::program {
 
 inline constexpr double kHalfBytes = 2;  // of a 16-bit element
 
+// Micro-batches that a rank works on in a step; at least one.
+double micro_batches(const spec::Job& job);
+
 // Of one micro-batch's forward pass through one layer, on one rank.
 struct LayerVolumes {
   // Tensor parallelism: all-reduces, or with sequence parallelism as many pairs of gather and scatter.
@@ -32,7 +35,15 @@ struct LayerVolumes {
 LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
                            model::LayerKind kind);
 
-// ZeRO-3: what is gathered before, and scattered after, a piece of the model with so many parameters on this rank.
+// Parameters of a piece of the model on one rank, before ZeRO shards them: routed experts have fewer copies.
+struct PieceParameters {
+  double dense = 0;
+  double experts = 0;
+};
+
+PieceParameters layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind);
+
+// ZeRO-3: what is gathered before, and scattered after, such a piece.
 struct ShardVolumes {
   cluster::Group group;
   double calls = 0;  // collectives that share the bytes; 0: nothing is sharded
@@ -40,10 +51,12 @@ struct ShardVolumes {
   double scatter_bytes = 0;
 };
 
-ShardVolumes shard_volumes(const spec::Job& job, double parameters);
+ShardVolumes dense_shard_volumes(const spec::Job& job, double parameters);
+ShardVolumes expert_shard_volumes(const spec::Job& job, double parameters);
 
-// Parameters of one layer on one rank.
-double layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind);
+// A pipeline would gather and reduce for every micro-batch; it keeps parameters and gradients whole for the step
+// instead. So does a stack that does not drop what it gathered.
+bool gathers_once_a_step(const spec::Job& job);
 
 // Ranks over which ZeRO shards a dense parameter, and a routed expert's.
 double shard_ranks(const spec::Job& job);

@@ -76,6 +76,8 @@ std::string_view meaning(plan::Part part) {
       return "all-to-all of experts that is not hidden";
     case plan::Part::shard:
       return "ZeRO-3 gathers and scatters that are not hidden";
+    case plan::Part::parking:
+      return "activations on their way to and from host memory that computation does not hide";
     case plan::Part::pipeline:
       return "transfers between stages that are not hidden";
     case plan::Part::bubble:

@@ -169,6 +169,10 @@ std::string uncovered_text(const Validation& v) {
 }
 
 Json statistics_json(const Statistics& s) {
+  if (s.count == 0) {
+    return {
+        {"count", 0}, {"median_error", nullptr}, {"mean_error", nullptr}, {"p90_error", nullptr}, {"bias", nullptr}};
+  }
   return {
       {"count", s.count}, {"median_error", s.median}, {"mean_error", s.mean}, {"p90_error", s.p90}, {"bias", s.bias}};
 }

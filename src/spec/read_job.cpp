@@ -93,6 +93,8 @@ void read_devices(Reader& reader, Context& context, Cluster& cluster) {
 std::string_view default_stack(const Device& device) {
   if (device.vendor == "Google") return "maxtext";
   if (device.vendor == "AWS" || device.vendor == "Amazon") return "neuron";
+  // The last Megatron that was measured on them, and it was with FlashAttention.
+  if (device.family == "a100" || device.family == "v100") return "megatron-core-2023";
   return "nemo-2025";
 }
 

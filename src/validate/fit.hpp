@@ -26,7 +26,7 @@ struct Sample {
 
 struct FitOptions {
   double corner = 0.08;    // of the soft-L1 loss
-  double pull = 0.6;       // width of the prior in log units; smaller pulls harder
+  double pull = 0.5;       // width of the prior in log units; smaller pulls harder
   double stack_cap = 300;  // rows that one stack may count for
   int iterations = 25;
   // Around a stack that is already known: an entry starts from this value and is pulled to it, and what is no entry

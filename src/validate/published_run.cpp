@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/units.hpp"
+#include "spec/bounds.hpp"
 #include "spec/node.hpp"
 
 namespace twinpod::validate {
@@ -62,6 +63,33 @@ constexpr std::pair<std::string_view, double PublishedRun::*> kNumbers[] = {
     {"iter_time_s_derived", &PublishedRun::iter_time_s_derived},
     {"mem_gb", &PublishedRun::mem_gb}};
 
+// Keys that count something, with the most that they may be.
+struct CountKey {
+  std::string_view key;
+  double PublishedRun::*member;
+  double most;
+};
+constexpr CountKey kCounts[] = {{"layers", &PublishedRun::layers, spec::kMaxLayers},
+                                {"hidden", &PublishedRun::hidden, spec::kMaxWidth},
+                                {"heads", &PublishedRun::heads, spec::kMaxHeads},
+                                {"kv_heads", &PublishedRun::kv_heads, spec::kMaxHeads},
+                                {"head_dim", &PublishedRun::head_dim, spec::kMaxHeadDim},
+                                {"ffn", &PublishedRun::ffn, spec::kMaxWidth},
+                                {"vocab", &PublishedRun::vocab, spec::kMaxVocab},
+                                {"seq", &PublishedRun::seq, spec::kMaxSequence},
+                                {"experts", &PublishedRun::experts, spec::kMaxExperts},
+                                {"topk", &PublishedRun::topk, spec::kMaxExperts},
+                                {"devices", &PublishedRun::devices, spec::kMaxDevices},
+                                {"devices_per_node", &PublishedRun::devices_per_node, spec::kMaxDevices},
+                                {"tp", &PublishedRun::tp, spec::kMaxParallel},
+                                {"pp", &PublishedRun::pp, spec::kMaxParallel},
+                                {"vpp", &PublishedRun::vpp, spec::kMaxParallel},
+                                {"cp", &PublishedRun::cp, spec::kMaxParallel},
+                                {"ep", &PublishedRun::ep, spec::kMaxParallel},
+                                {"etp", &PublishedRun::etp, spec::kMaxParallel},
+                                {"mbs", &PublishedRun::mbs, spec::kMaxBatch},
+                                {"gbs", &PublishedRun::gbs, spec::kMaxBatch}};
+
 Error at(const Node& node, const std::string& file, std::string message) {
   return Error{ErrorKind::input, std::move(message), "", file, node.line, node.column};
 }
@@ -94,6 +122,13 @@ Result<PublishedRun> read_run(const Node& row, const std::string& file) {
           at(*node, file, fmt::format("{}: found '{}', expected a number that is not negative", key, node->scalar)));
     }
     run.*member = *number;
+  }
+  for (const auto& [key, member, most] : kCounts) {
+    const double value = run.*member;
+    if (value == std::floor(value) && value <= most) continue;
+    const Node* node = row.find(key);
+    return tl::unexpected(
+        at(*node, file, fmt::format("{}: found '{}', expected a whole number up to {}", key, node->scalar, most)));
   }
   const Node* notes = row.find("notes");
   if (run.remark.empty() && !is_absent(notes)) run.remark = notes->scalar;

@@ -133,5 +133,13 @@ TEST(PublishedRuns, TheReferenceNamesFortyOfThem) {
   for (const std::string& id : reference) EXPECT_TRUE(ids.count(id)) << id;
 }
 
+TEST(PublishedRun, CountsAreWholeNumbersOfPossibleSize) {
+  for (const char* wrong : {"tp: 0.5", "layers: 2000000000", "tp: 1e12", "mbs: 0.5", "heads: 1e9"}) {
+    const auto runs = runs_in(std::string("- {id: a, ") + wrong + "}\n");
+    ASSERT_FALSE(runs.has_value()) << wrong;
+    EXPECT_EQ(runs.error().line, 1) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace twinpod::validate

@@ -97,12 +97,13 @@ spec::Model model_of(const PublishedRun& run, const spec::Stack& stack, const sp
   model.layers = as_int(run.layers, model.layers);
   model.hidden = as_int(run.hidden, model.hidden);
   model.vocab = as_int(run.vocab, model.vocab > 0 ? model.vocab : 51200);
-  model.attention.heads = as_int(run.heads, model.attention.heads > 0 ? model.attention.heads : model.hidden / 128);
+  model.attention.heads =
+      as_int(run.heads, model.attention.heads > 0 ? model.attention.heads : std::max(1, model.hidden / 128));
   if (model.attention.kv_rank == 0) {
     model.attention.kv_heads =
         as_int(run.kv_heads, known != nullptr ? model.attention.kv_heads : model.attention.heads);
-    model.attention.head_dim =
-        as_int(run.head_dim, known != nullptr ? model.attention.head_dim : model.hidden / model.attention.heads);
+    model.attention.head_dim = as_int(
+        run.head_dim, known != nullptr ? model.attention.head_dim : std::max(1, model.hidden / model.attention.heads));
   }
   if (run.gated_mlp >= 0) model.gated_mlp = run.gated_mlp == 1;
   if (run.experts > 0) {
@@ -187,7 +188,8 @@ void read_recompute(const PublishedRun& run, RunJob& made) {
   else
     layout.recompute = spec::Recompute::selective;
   if (has(run.recompute, "layer")) layout.recompute_layers = std::max(1, made.job.model.layers / layout.pp / 2);
-  if (has(run.recompute, "offload")) layout.offload_activations = true;
+  // On a TPU "offload" names a policy that parks a part and recomputes the rest.
+  if (has(run.recompute, "offload") && !is_tpu(run)) layout.offload_activations = true;
 }
 
 }  // namespace
@@ -209,6 +211,7 @@ std::string why_not_covered(const PublishedRun& run) {
 std::string stack_of(const PublishedRun& run) {
   const std::string& f = run.framework;
   const int year = year_of(run);
+  const bool old_device = has(run.device, "V100") || has(run.device, "A100");
   if (is_tpu(run)) return "maxtext";  // whatever the framework, one compiled program a step
   if (has(run.model, "MLPerf")) return "nemo-mlperf";
   if (has(f, "ZeRO-3") || has(f, "ZeRO3")) return "deepspeed-zero3";
@@ -221,7 +224,6 @@ std::string stack_of(const PublishedRun& run) {
   if (has(f, "NeMo") || has(f, "Primus")) return "nemo-2025";
   if (has(f, "MegaScale")) return "megascale";
   if (has(f, "Megatron-LM")) {
-    const bool old_device = has(run.device, "V100") || has(run.device, "A100");
     if (year == 0 && !old_device) return "megatron-core-2024";
     if (year >= 2024) return "megatron-core-2023";
     return year >= 2022 || has(f, "fork") ? "megatron-2022" : "megatron-2021";
@@ -234,7 +236,8 @@ std::string stack_of(const PublishedRun& run) {
   if (has(f, "MaxText") || has(f, "maxtext") || has(f, "paxml") || has(f, "T5X") || has(f, "Levanter") || has(f, "JAX"))
     return "xla-gpu";
   if (has(f, "NeoX")) return "megatron-deepspeed-2022";
-  return year >= 2024 ? "megatron-core-2024" : "megatron-2022";
+  if (year >= 2025) return "nemo-2025";
+  return year >= 2023 || (year == 0 && !old_device) ? "megatron-core-2024" : "megatron-2022";
 }
 
 Library::Library(const spec::Catalog& catalog) : catalog_(catalog) {
@@ -330,10 +333,15 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.uneven_ends =
       has(run.schedule, "asymmetric") || (job.model.layers % layout.pp != 0 && (job.model.layers + 2) % layout.pp == 0);
   const int per_replica = layout.tp * layout.pp * layout.cp;
-  if (job.cluster.devices < per_replica || spec::data_parallel(job) < 1) {
-    return input_error(fmt::format("{}: tp {} x pp {} x cp {} needs more than {} devices", run.id, layout.tp, layout.pp,
-                                   layout.cp, job.cluster.devices));
+  if (job.cluster.devices % per_replica != 0) {
+    return input_error(fmt::format("tp {} x pp {} x cp {} do not divide {} devices", layout.tp, layout.pp, layout.cp,
+                                   job.cluster.devices));
   }
+  const spec::Experts& experts = job.model.experts;
+  if (experts.count > 0 && (experts.per_token < 1 || experts.ffn < 1)) {
+    return input_error("experts without their number for a token or their width");
+  }
+  if (experts.count > 0 && layout.ep > experts.count) return input_error("more expert-parallel ranks than experts");
   if (is_tpu(run)) {
     // One batch for each chip: the replica axis is all that the source calls data parallel.
     const int slice = layout.shard_group > 0 ? layout.shard_group * layout.tp : job.cluster.devices;

@@ -144,7 +144,7 @@ TEST(StackOf, UnseenFrameworksGoToASensibleFamily) {
   EXPECT_EQ(family_of(framework("Megatron-Core 0.14", "2026-01")), "megatron-core");
   EXPECT_EQ(family_of(framework("a cluster's own trainer", "2025-01")), "megatron-core");
   EXPECT_EQ(family_of(framework("a cluster's own trainer", "2021-01")), "megatron");
-  EXPECT_EQ(family_of(framework("", "")), "megatron");
+  EXPECT_EQ(family_of(framework("", "")), "megatron-core");
 }
 
 TEST(StackOf, WhateverRunsOnATpuIsCompiled) {
@@ -421,12 +421,32 @@ TEST(RunJob, AnUnknownDeviceIsRefused) {
   EXPECT_FALSE(job_of(run, library()));
 }
 
+TEST(RunJob, ARowWithoutHeadsOfATinyModelIsPredicted) {
+  PublishedRun run = stated_run();
+  run.model = "tiny";
+  run.heads = run.kv_heads = run.head_dim = 0;
+  run.hidden = 64;
+  const Result<RunJob> made = job_of(run, library());
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->job.model.attention.heads, 1);
+  EXPECT_EQ(made->job.model.attention.head_dim, 64);
+}
+
+TEST(RunJob, ExpertsWithoutTheirWidthAreRefused) {
+  PublishedRun run = stated_run();
+  run.model = "unheard of";
+  run.experts = 8;
+  run.topk = 2;
+  run.ffn = 0;
+  EXPECT_FALSE(job_of(run, library()));
+}
+
 TEST(RunJob, ALayoutLargerThanItsDevicesIsRefused) {
   PublishedRun run = stated_run();
   run.pp = 64;
   const Result<RunJob> made = job_of(run, library());
   ASSERT_FALSE(made);
-  EXPECT_NE(made.error().message.find("mine: tp 4 x pp 64 x cp 1 needs more than 64 devices"), std::string::npos);
+  EXPECT_NE(made.error().message.find("tp 4 x pp 64 x cp 1 do not divide 64 devices"), std::string::npos);
 }
 
 TEST(CatalogRows, EveryCoveredOneIsPredicted) {

@@ -34,7 +34,10 @@ double quantile(const std::vector<double>& sorted, double q) {
 void predict_where(std::vector<Case>& cases, const spec::Parameters& parameters,
                    const std::function<bool(const Case&)>& wanted) {
   parallel_for(cases.size(), [&](std::size_t i) {
-    if (cases[i].covered() && wanted(cases[i])) cases[i].predicted_s = predicted_s(cases[i].made.job, parameters);
+    Case& one = cases[i];
+    if (!one.covered() || !wanted(one)) return;
+    one.predicted_s = predicted_s(one.made.job, parameters);
+    if (!std::isfinite(one.predicted_s)) one.not_covered = "no finite prediction";
   });
 }
 
