@@ -305,8 +305,10 @@ MemoryUse peak_memory(const spec::Job& job) {
     if (use.needed() > peak.needed()) peak = use;
   };
   if (last > 0) consider(last);
-  // Between the ends, layers and micro-batches in flight only fall from stage to stage, unless their kinds differ.
-  const int middle = has_alike_layers(job.model) ? std::min(1, last - 1) : last - 1;
+  // Between the ends, layers and micro-batches in flight only fall from stage to stage, unless their kinds differ or
+  // the longer stages come last.
+  const bool falling = has_alike_layers(job.model) && !job.layout.remainder_last;
+  const int middle = falling ? std::min(1, last - 1) : last - 1;
   for (int stage = 1; stage <= middle; ++stage) consider(stage);
   return peak;
 }

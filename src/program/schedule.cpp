@@ -10,9 +10,12 @@ StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage) {
   const int p = layout.pp;
   const bool uneven = layout.uneven_ends && p > 1;
   const int slots = layers + (uneven ? 2 : 0);
+  const int longer = slots % p;  // stages with a layer more than the others
+  const int before = layout.remainder_last ? std::max(0, stage - (p - longer)) : std::min(stage, longer);
+  const bool is_longer = layout.remainder_last ? stage >= p - longer : stage < longer;
   StageLayers own;
-  own.first = stage * (slots / p) + std::min(stage, slots % p) - (uneven && stage > 0 ? 1 : 0);
-  own.count = slots / p + (stage < slots % p ? 1 : 0) - (uneven && (stage == 0 || stage == p - 1) ? 1 : 0);
+  own.first = stage * (slots / p) + before - (uneven && stage > 0 ? 1 : 0);
+  own.count = slots / p + (is_longer ? 1 : 0) - (uneven && (stage == 0 || stage == p - 1) ? 1 : 0);
   return own;
 }
 

@@ -11,8 +11,9 @@
 
 namespace twinpod::program {
 
-// Layers of each stage (all its chunks together). Layers that do not divide go to the first stages, one each; with
-// `uneven_ends` embedding and head count as a layer of the first and the last stage.
+// Layers of each stage (all its chunks together). Layers that do not divide go to the first stages, one each, or with
+// `remainder_last` to the last ones; with `uneven_ends` embedding and head count as a layer of the first and the last
+// stage.
 std::vector<int> layers_of_stages(int layers, const spec::Layout& layout);
 
 // The same of one stage, without a list: its first layer and how many it holds.

@@ -93,6 +93,15 @@ TEST(InFlight, ZeroBubbleHoldsItsLimitOnEveryStage) {
   }
 }
 
+TEST(Stages, LayersThatDoNotDivideMayGoToTheLastStages) {
+  spec::Layout layout;
+  layout.pp = 4;
+  EXPECT_EQ(layers_of_stages(10, layout), (std::vector<int>{3, 3, 2, 2}));
+  layout.remainder_last = true;
+  EXPECT_EQ(layers_of_stages(10, layout), (std::vector<int>{2, 2, 3, 3}));
+  EXPECT_EQ(layers_of_stage(10, layout, 3).first, 7);
+}
+
 TEST(InFlight, DualPipeHoldsOneMoreThanItsStages) {
   EXPECT_EQ(micro_batches_in_flight(layout_of(16, Schedule::dualpipe), 120, 0), 17);
 }

@@ -37,6 +37,7 @@ Json layout_json(const spec::Job& job) {
           {"schedule", spec::name_of(l.schedule)},
           {"offload_optimizer", l.offload_optimizer},
           {"offload_activations", l.offload_activations},
+          {"remainder_last", l.remainder_last},
           {"uneven_ends", l.uneven_ends},
           {"async_tp", l.async_tp}};
 }

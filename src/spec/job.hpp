@@ -30,6 +30,7 @@ struct Layout {
   Schedule schedule = Schedule::one_f_one_b;
   bool offload_optimizer = false;    // optimizer state and update on the host
   bool offload_activations = false;  // activations parked in host memory between forward and backward
+  bool remainder_last = false;       // layers that do not divide go to the last stages, not to the first
   bool uneven_ends = false;          // first and last stage hold one layer less (embedding and head are layers)
   bool async_tp = false;             // products cut in pieces so that their collectives hide behind them
   int dp = 0;                        // as the user wrote it, to be checked; 0: not written

@@ -114,6 +114,7 @@ void apply_habits(const Node* node, const Stack& stack, Layout& layout) {
   const auto says = [&](std::string_view key) { return node != nullptr && node->find(key) != nullptr; };
   if (!says("recompute") && stack.selective_by_default) layout.recompute = Recompute::selective;
   if (!says("zero")) layout.zero = stack.default_zero;
+  if (!says("remainder_last")) layout.remainder_last = stack.remainder_last;
   if (!says("sequence_parallel")) layout.sequence_parallel = stack.default_sequence_parallel && layout.tp > 1;
 }
 
@@ -161,6 +162,7 @@ void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   reader.choice("schedule", layout.schedule, kScheduleNames);
   reader.flag("offload_optimizer", layout.offload_optimizer);
   reader.flag("offload_activations", layout.offload_activations);
+  reader.flag("remainder_last", layout.remainder_last);
   reader.flag("uneven_ends", layout.uneven_ends);
   reader.flag("async_tp", layout.async_tp);
   reader.finish();

@@ -62,6 +62,7 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   if (const Node* fixed = reader.mapping("fixed")) read_field_values(*fixed, context, "fixed", stack.fixed);
   reader.quantity("gradient_bytes", stack.gradient_bytes, Quantity::bytes, 1, 8);
   reader.quantity("gather_bytes", stack.gather_bytes, Quantity::bytes, 1, 8);
+  reader.flag("remainder_last", stack.remainder_last);
   reader.flag("broadcasts_shards", stack.broadcasts_shards);
   reader.flag("two_level_dispatch", stack.two_level_dispatch);
   reader.flag("expert_sync", stack.expert_sync);

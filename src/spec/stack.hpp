@@ -50,6 +50,7 @@ struct Stack {
   double gather_bytes = 2;            // of one parameter when ZeRO gathers it
   double gathers_per_layer = 1;       // ZeRO-3 gathers a layer in one piece, or tensor by tensor
   bool reshard_after_forward = true;  // ZeRO-3 drops gathered parameters after the forward pass and gathers them again
+  bool remainder_last = false;        // layers that do not divide go to the last stages
   bool broadcasts_shards = false;     // ZeRO-1 owners send their updated shards one after another
   bool two_level_dispatch = false;    // tokens go to each node once and are spread there (DeepEP, HybridEP)
   bool expert_sync = true;            // the host reads each expert's token count before it goes on

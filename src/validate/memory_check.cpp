@@ -1,6 +1,7 @@
 #include "validate/memory_check.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace twinpod::validate {
@@ -61,6 +62,23 @@ double read(const plan::MemoryUse& use, Counter counter) {
   return use.total();
 }
 
+// Stages that have ranks on the first node: pipeline stages follow each other in the order of devices.
+int stages_on_first_node(const spec::Job& job) {
+  const double devices_of_stage = static_cast<double>(job.cluster.devices) / job.layout.pp;
+  const double stages = std::ceil(job.cluster.devices_per_node / devices_of_stage);
+  return std::clamp(static_cast<int>(stages), 1, job.layout.pp);
+}
+
+plan::MemoryUse metered(const spec::Job& job, const Meter& meter) {
+  if (!meter.first_rank && !meter.first_node) return plan::peak_memory(job);
+  plan::MemoryUse fullest = plan::stage_memory(job, 0);
+  for (int stage = 1; meter.first_node && stage < stages_on_first_node(job); ++stage) {
+    const plan::MemoryUse use = plan::stage_memory(job, stage);
+    if (use.needed() > fullest.needed()) fullest = use;
+  }
+  return fullest;
+}
+
 MemoryCase case_of(const PublishedRun& printed, Library& library) {
   MemoryCase one;
   one.run = completed(printed);
@@ -75,7 +93,7 @@ MemoryCase case_of(const PublishedRun& printed, Library& library) {
   }
   one.made = std::move(*made);
   apply_printed(one.run, one.made.job);
-  one.use = one.meter.first_rank ? plan::stage_memory(one.made.job, 0) : plan::peak_memory(one.made.job);
+  one.use = metered(one.made.job, one.meter);
   one.predicted_bytes = read(one.use, one.meter.counter);
   return one;
 }
@@ -88,7 +106,8 @@ MemoryCase case_of(const PublishedRun& printed, Library& library) {
 // parameter of the first stage, to three digits, and only so.
 Meter meter_of(const PublishedRun& run) {
   if (has(run.model, "MLPerf")) return {Counter::allocated, kGib, true};
-  if (has(run.framework, "Megatron-DeepSpeed") || has(run.framework, "InternEvo")) return {Counter::used, kGib, false};
+  if (has(run.framework, "InternEvo")) return {Counter::used, kGib, false, true};
+  if (has(run.framework, "Megatron-DeepSpeed")) return {Counter::used, kGib, false};
   if (has(run.framework, "torchtitan")) return {Counter::reserved, 1e9, false};
   if (is_plain_deepspeed(run) || has(run.framework, "Megatron-LM")) return {Counter::reserved, kGib, false};
   if (has(run.framework, "NeMo")) return {Counter::allocated, 1e9, false};

@@ -27,6 +27,7 @@ struct Meter {
   Counter counter = Counter::used;
   double unit = 1e9;        // bytes of what it writes as GB
   bool first_rank = false;  // of the first pipeline stage, not of the fullest
+  bool first_node = false;  // of the fullest stage on the first node: what one looks at who reads the driver there
 };
 
 Meter meter_of(const PublishedRun& run);

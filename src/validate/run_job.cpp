@@ -326,6 +326,7 @@ Result<RunJob> job_of(const PublishedRun& run, Library& library) {
   layout.etp = as_int(run.etp, layout.ep > 1 ? 1 : 0);
   layout.virtual_stages = as_int(run.vpp, 1);
   layout.schedule = schedule_of(run);
+  layout.remainder_last = job.stack.remainder_last;
   layout.zero = run.zero_stage >= 0 ? run.zero_stage : job.stack.default_zero;
   layout.shard_group = shard_group_of(run);
   layout.sequence_parallel = run.sp >= 0 ? run.sp == 1 : job.stack.default_sequence_parallel && layout.tp > 1;
