@@ -77,7 +77,15 @@ Units second_units() {
           {"h", kHour},
           {"d", kDay},
           {"w", 7 * kDay},
-          {"y", kYear}};
+          {"y", kYear},
+          {"hour", kHour},
+          {"hours", kHour},
+          {"day", kDay},
+          {"days", kDay},
+          {"week", 7 * kDay},
+          {"weeks", 7 * kDay},
+          {"year", kYear},
+          {"years", kYear}};
 }
 
 struct Kind {

@@ -15,7 +15,7 @@ namespace twinpod {
 enum class Quantity {
   number,        // plain count: 300e9, 300 B (10^9), 1.5 T, 64 k
   bytes,         // B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, bit, kbit, Mbit, Gbit
-  seconds,       // ns, us, ms, s, min, h, d, w, y
+  seconds,       // ns, us, ms, s, min, h, d, w, y; hours, days, weeks, years
   bytes_per_s,   // any of bytes with /s, or bit/s forms: 400 Gbit/s, 200 Gb/s, 3.35 TB/s
   flop_per_s,    // FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s, TFLOPS
   watts,         // W, kW, MW

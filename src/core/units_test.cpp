@@ -63,6 +63,8 @@ TEST(Units, TimesGoFromNanosecondsToYears) {
   EXPECT_EQ(parsed("2 h", Quantity::seconds), 7200);
   EXPECT_EQ(parsed("30 d", Quantity::seconds), 30 * 86400.0);
   EXPECT_EQ(parsed("1 w", Quantity::seconds), 7 * 86400.0);
+  EXPECT_EQ(parsed("90 days", Quantity::seconds), 90 * 86400.0);
+  EXPECT_EQ(parsed("1 week", Quantity::seconds), 7 * 86400.0);
   EXPECT_EQ(parsed("1 y", Quantity::seconds), 365.25 * 86400);
 }
 

@@ -61,6 +61,7 @@ Result<void> sizes_are_positive(const Job& job) {
     if (size.value < 1)
       return infeasible(fmt::format("layout: {} is {}, but must be at least 1", size.name, size.value));
   }
+  if (l.servers < 0) return infeasible(fmt::format("layout: servers is {}, but must be at least 0", l.servers));
   if (l.zero < 0 || l.zero > 3) return infeasible(fmt::format("layout: zero is {}, but must be 0, 1, 2 or 3", l.zero));
   return {};
 }
@@ -312,6 +313,37 @@ Result<void> shard_group_divides(const Job& job) {
                     fmt::format("try shard_group {}", nearest_divisor(ranks, layout.shard_group)));
 }
 
+// Parameter servers run on the hosts, beside the workers. They hold the only copy of the optimizer state and stand
+// between ranks that would otherwise reduce gradients among themselves.
+Result<void> servers_stand_alone(const Job& job) {
+  const Layout& layout = job.layout;
+  if (layout.servers == 0) return {};
+  const auto held_twice = [&](const std::string& by, std::string_view hint) {
+    return infeasible(
+        fmt::format("layout: servers {} with {}, but the servers hold the optimizer state", layout.servers, by),
+        fmt::format("try {} or servers 0", hint));
+  };
+  if (layout.zero != 0) return held_twice(fmt::format("zero {}", layout.zero), "zero 0");
+  if (layout.shard_group != 0) return held_twice(fmt::format("shard_group {}", layout.shard_group), "shard_group 0");
+  if (layout.offload_optimizer) return held_twice("offload_optimizer", "offload_optimizer false");
+  if (spec::data_parallel(job) > 1) return {};
+  return infeasible(
+      fmt::format("layout: servers {} with dp 1, but servers add up the gradients of several copies of the "
+                  "model",
+                  layout.servers),
+      "try servers 0");
+}
+
+Result<void> servers_have_nodes(const Job& job) {
+  const int servers = job.layout.servers;
+  const int of_node = std::max(1, job.cluster.devices_per_node);
+  const int nodes = (job.cluster.devices + of_node - 1) / of_node;
+  if (servers <= nodes) return {};
+  return infeasible(fmt::format("layout: servers {}, but {} devices stand in {} nodes, and a node holds one at most",
+                                servers, job.cluster.devices, nodes),
+                    fmt::format("try servers {}", nodes));
+}
+
 Result<void> recomputed_layers_exist(const Job& job) {
   const Layout& layout = job.layout;
   const int most = (job.model.layers + layout.pp - 1) / layout.pp;
@@ -322,7 +354,7 @@ Result<void> recomputed_layers_exist(const Job& job) {
 }
 
 // In an order in which each rule may rely on those before it.
-constexpr std::array<Rule, 15> kRules = {sizes_are_positive,
+constexpr std::array<Rule, 17> kRules = {sizes_are_positive,
                                          a_model_copy_fits_on_the_devices,
                                          written_dp_is_right,
                                          copies_divide_the_devices,
@@ -335,6 +367,8 @@ constexpr std::array<Rule, 15> kRules = {sizes_are_positive,
                                          dualpipe_has_two_directions,
                                          sequence_divides,
                                          experts_divide,
+                                         servers_stand_alone,
+                                         servers_have_nodes,
                                          shard_group_divides,
                                          recomputed_layers_exist};
 

@@ -256,6 +256,63 @@ TEST(LayoutCheck, AShardGroupNeedsZero) {
             "try zero 1 or shard_group 0");
 }
 
+// 128 devices in 16 nodes of 8.
+spec::Job job_with_servers(int servers) {
+  spec::Job job = small_job();
+  job.layout.servers = servers;
+  return job;
+}
+
+TEST(LayoutCheck, EachNodeMayHoldAServer) {
+  EXPECT_EQ(refusal(job_with_servers(16)), "");
+  EXPECT_EQ(refusal(job_with_servers(17)),
+            "layout: servers 17, but 128 devices stand in 16 nodes, and a node holds one at most; try servers 16");
+}
+
+TEST(LayoutCheck, ANodeThatIsPartlyUsedMayHoldAServer) {
+  spec::Job job = job_with_servers(2);
+  job.cluster.devices = 12;
+  job.training.global_batch = 120;
+  EXPECT_EQ(refusal(job), "");
+}
+
+TEST(LayoutCheck, ServersHoldTheOptimizerStateInsteadOfZero) {
+  spec::Job job = job_with_servers(4);
+  job.layout.zero = 1;
+  EXPECT_EQ(refusal(job),
+            "layout: servers 4 with zero 1, but the servers hold the optimizer state; try zero 0 or servers 0");
+}
+
+TEST(LayoutCheck, ServersHoldTheOptimizerStateInsteadOfTheDevicesHost) {
+  spec::Job job = job_with_servers(4);
+  job.layout.offload_optimizer = true;
+  EXPECT_EQ(refusal(job),
+            "layout: servers 4 with offload_optimizer, but the servers hold the optimizer state; "
+            "try offload_optimizer false or servers 0");
+}
+
+TEST(LayoutCheck, ServersLeaveNothingToAShardGroup) {
+  spec::Job job = job_with_servers(4);
+  job.layout.shard_group = 8;
+  EXPECT_EQ(
+      refusal(job),
+      "layout: servers 4 with shard_group 8, but the servers hold the optimizer state; try shard_group 0 or servers 0");
+}
+
+TEST(LayoutCheck, ServersNeedSeveralCopiesOfTheModel) {
+  spec::Job job = job_with_servers(1);
+  job.cluster.devices = 32;
+  job.layout.tp = 8;
+  job.layout.pp = 4;
+  EXPECT_EQ(
+      refusal(job),
+      "layout: servers 1 with dp 1, but servers add up the gradients of several copies of the model; try servers 0");
+}
+
+TEST(LayoutCheck, ServersAreNotNegative) {
+  EXPECT_EQ(refusal(job_with_servers(-1)), "layout: servers is -1, but must be at least 0; ");
+}
+
 TEST(LayoutCheck, ZeroThreeMayBeUsedInAPipeline) {
   spec::Job job = small_job();
   job.layout.pp = 4;

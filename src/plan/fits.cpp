@@ -210,14 +210,6 @@ std::pair<std::string_view, double> largest_part(const MemoryUse& use) {
                            [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
-// Optimizer state of one host's devices, when it lives there.
-double host_bytes(const Job& job) {
-  if (!job.layout.offload_optimizer) return 0;
-  Job kept = job;
-  kept.layout.offload_optimizer = false;
-  return peak_memory(kept).optimizer * std::min(job.cluster.devices, job.cluster.devices_per_node);
-}
-
 std::string listed(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
@@ -249,17 +241,29 @@ MemoryParts memory_parts(const MemoryUse& use) {
            {"runtime", use.runtime}}};
 }
 
+double host_bytes(const Job& job, const MemoryUse& use) {
+  const int devices = std::min(job.cluster.devices, job.cluster.devices_per_node);
+  if (job.layout.servers == 0) return (use.elsewhere + use.parked) * devices;
+  const double copies = static_cast<double>(job.cluster.devices) / (spec::data_parallel(job) * job.layout.cp);
+  return use.parked * devices + (use.elsewhere + use.gradients) * copies / job.layout.servers;
+}
+
+bool fits(const Job& job, const MemoryUse& use, double margin) {
+  if (use.needed() > (1 - margin) * job.cluster.device.memory_bytes) return false;
+  if (use.elsewhere <= 0 && use.parked <= 0) return true;
+  return job.cluster.host_memory_bytes <= 0 || host_bytes(job, use) <= job.cluster.host_memory_bytes;
+}
+
 std::optional<Shortage> shortage(const Job& job) {
   Shortage found;
   found.use = peak_memory(job);
+  if (fits(job, found.use)) return std::nullopt;
   found.needed_bytes = found.use.total();
   found.capacity_bytes = job.cluster.device.memory_bytes;
   if (found.needed_bytes <= found.capacity_bytes) {
-    if (job.cluster.host_memory_bytes <= 0) return std::nullopt;
     found.of_host = true;
-    found.needed_bytes = host_bytes(job);
+    found.needed_bytes = host_bytes(job, found.use);
     found.capacity_bytes = job.cluster.host_memory_bytes;
-    if (found.needed_bytes <= found.capacity_bytes) return std::nullopt;
   }
   std::tie(found.largest, found.largest_bytes) = largest_part(found.use);
   return found;
@@ -293,11 +297,10 @@ Result<void> check_memory(const Job& job) {
   const std::optional<Shortage> found = shortage(job);
   if (!found) return {};
   if (found->of_host) {
-    return infeasible(
-        fmt::format("memory: the optimizer state of a node's devices needs {}, but its host has {}: {} too much",
-                    format_bytes(found->needed_bytes), format_bytes(found->capacity_bytes),
-                    format_bytes(found->over_bytes())),
-        advice(job));
+    return infeasible(fmt::format("memory: what a host keeps for its devices needs {}, but it has {}: {} too much",
+                                  format_bytes(found->needed_bytes), format_bytes(found->capacity_bytes),
+                                  format_bytes(found->over_bytes())),
+                      advice(job));
   }
   return infeasible(
       fmt::format("memory: stage {} needs {}, but {} has {}: {} too much; the largest part is {}, {}", found->use.stage,

@@ -26,9 +26,16 @@ namespace twinpod::plan {
 using MemoryParts = std::array<std::pair<std::string_view, double>, 8>;
 MemoryParts memory_parts(const MemoryUse& use);
 
+// `margin` is the share of the device's memory that must stay free.
+bool fits(const spec::Job& job, const MemoryUse& use, double margin = 0);
+
+// What a host holds: activations that wait there, optimizer state of its own devices, or as a parameter server its
+// share of the whole model's, with the gradients that it adds up.
+double host_bytes(const spec::Job& job, const MemoryUse& use);
+
 // What there is too little of, with its numbers.
 struct Shortage {
-  bool of_host = false;     // the host's memory, for offloaded optimizer state; else the device's
+  bool of_host = false;     // the host's memory, for what is offloaded; else the device's
   double needed_bytes = 0;  // of one device, or of one host
   double capacity_bytes = 0;
   MemoryUse use;             // of the fullest stage

@@ -58,17 +58,15 @@ void add_kernels(const KernelTime& kernels, PassTime& pass) {
   pass.weight_s = products.weight_gradient;
 }
 
-void add_communication(const spec::Job& job, const program::LayerVolumes& volumes, PassTime& pass) {
+void add_communication(const spec::Job& job, const LayerBase& base, PassTime& pass) {
   const spec::Physics& p = job.stack.physics;
-  const double tensor = tensor_s(job, volumes) * (1 - p.tp_hidden) * (job.layout.async_tp ? kAsyncTensor : 1);
+  const double tensor = base.tensor_s * (1 - p.tp_hidden) * (job.layout.async_tp ? kAsyncTensor : 1);
   pass.forward[Part::tensor] = tensor;
   pass.backward[Part::tensor] = tensor * (job.layout.sequence_parallel ? p.sp_backward : 1);
-  const double context = collective(job, Verb::all_gather, volumes.context_bytes, volumes.context_group);
-  pass.forward[Part::context] = context * (1 - p.cp_hidden);
+  pass.forward[Part::context] = base.context_s * (1 - p.cp_hidden);
   pass.backward[Part::context] = 2 * pass.forward[Part::context];
-  const double exchange = exchange_s(job, volumes);
   const bool in_pairs = job.layout.schedule == spec::Schedule::dualpipe;
-  const double exposed = in_pairs ? exposed_beside_pair(pass, exchange) : exchange * (1 - p.ep_hidden);
+  const double exposed = in_pairs ? exposed_beside_pair(pass, base.exchange_s) : base.exchange_s * (1 - p.ep_hidden);
   pass.forward[Part::expert] = exposed;
   pass.backward[Part::expert] = exposed;
 }
@@ -106,13 +104,11 @@ Repeat repeat_of(const spec::Job& job, const KernelTime& kernels, const PassTime
   return {};
 }
 
-double executed_flop(const spec::Job& job, const model::LayerWork& work) {
-  const double attention = attention_flop(job, work.attention);
-  const double forward = work.attention_gemms.flop() + work.mlp_gemms.flop() + work.expert_gemms.flop() + attention;
+double executed_flop(const spec::Job& job, const LayerBase& base) {
   double again = 0;
-  if (job.layout.recompute == spec::Recompute::full) again = recomputed_share(job) * forward;
-  if (job.layout.recompute == spec::Recompute::selective && !job.stack.fused_attention) again = attention;
-  return 3 * forward + again;
+  if (job.layout.recompute == spec::Recompute::full) again = recomputed_share(job) * base.forward_flop;
+  if (job.layout.recompute == spec::Recompute::selective && !job.stack.fused_attention) again = base.attention_flop;
+  return 3 * base.forward_flop + again;
 }
 
 // Gathering of the next layer runs beside this layer's computation: the longer decides, and they disturb each other.
@@ -133,8 +129,8 @@ void add(const spec::Job& job, const program::ShardVolumes& v, ShardTime& time) 
   time.scatter += v.calls * collective(job, Verb::reduce_scatter, v.scatter_bytes / v.calls, v.group);
 }
 
+// REQUIRES: ZeRO-3.
 void add_sharding(const spec::Job& job, const program::PieceParameters& piece, bool gathers_again, PassTime& pass) {
-  if (job.layout.zero < 3) return;
   ShardTime time;
   add(job, program::dense_shard_volumes(job, piece.dense), time);
   add(job, program::expert_shard_volumes(job, piece.experts), time);
@@ -192,25 +188,43 @@ double smooth_max(double a, double b) {
   return high * std::pow(1 + third * third, 1.0 / 6);
 }
 
-PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed) {
+LayerBase layer_base(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed) {
   const model::LayerWork work = model::layer_work(job.model, shard, kind, windowed);
-  const KernelTime kernels = layer_kernels(job, work);
+  const program::LayerVolumes volumes = program::layer_volumes(job, shard, work, kind);
+  LayerBase base;
+  base.kind = kind;
+  base.kernels = layer_kernels(job, work);
+  base.tensor_s = tensor_s(job, volumes);
+  base.context_s = collective(job, Verb::all_gather, volumes.context_bytes, volumes.context_group);
+  base.exchange_s = exchange_s(job, volumes);
+  base.attention_flop = attention_flop(job, work.attention);
+  base.forward_flop =
+      work.attention_gemms.flop() + work.mlp_gemms.flop() + work.expert_gemms.flop() + base.attention_flop;
+  return base;
+}
+
+PassTime layer_time(const spec::Job& job, const model::Shard& shard, const LayerBase& base) {
   PassTime pass;
-  add_kernels(kernels, pass);
-  add_communication(job, program::layer_volumes(job, shard, work, kind), pass);
-  const Repeat repeat = repeat_of(job, kernels, pass);
+  add_kernels(base.kernels, pass);
+  add_communication(job, base, pass);
+  const Repeat repeat = repeat_of(job, base.kernels, pass);
   pass.backward[Part::recompute] = repeat.seconds;
   const double busy = pass.backward.total();
-  add_parking(job, shard, kind, pass);
-  add_sharding(job, program::layer_parameters(job, shard, kind), job.stack.reshard_after_forward, pass);
-  add_launches(job, kind, repeat.launches, pass);
+  add_parking(job, shard, base.kind, pass);
+  if (job.layout.zero == 3)
+    add_sharding(job, program::layer_parameters(job, shard, base.kind), job.stack.reshard_after_forward, pass);
+  add_launches(job, base.kind, repeat.launches, pass);
   // Waiting stretches all of the backward pass, the part that a zero-bubble schedule moves included.
   if (busy > 0) pass.weight_s *= pass.backward.total() / busy;
-  pass.executed_flop = executed_flop(job, work);
+  pass.executed_flop = executed_flop(job, base);
   return pass;
 }
 
-PassTime head_time(const spec::Job& job, const model::Shard& shard) {
+PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed) {
+  return layer_time(job, shard, layer_base(job, shard, kind, windowed));
+}
+
+PassTime head_base(const spec::Job& job, const model::Shard& shard) {
   const cluster::DeviceTime device(job.cluster.device, job.stack.physics);
   const spec::Physics& p = job.stack.physics;
   const spec::Precision wide = wide_precision(job);
@@ -229,9 +243,18 @@ PassTime head_time(const spec::Job& job, const model::Shard& shard) {
   pass.backward[Part::head] = smooth_max(copies * backward + 2 * joining, p.launch_head_s * 2 / 3);
   pass.weight_s = copies * weights;
   pass.executed_flop = 3 * (copies * g.flop() + job.model.mtp_layers * join.flop() / shard.tp);
-  const double parameters = static_cast<double>(job.model.vocab) * job.model.hidden / shard.tp;
-  add_sharding(job, {parameters, 0}, true, pass);
   return pass;
+}
+
+PassTime head_time(const spec::Job& job, const model::Shard& shard, const PassTime& base) {
+  PassTime pass = base;
+  const double parameters = static_cast<double>(job.model.vocab) * job.model.hidden / shard.tp;
+  if (job.layout.zero == 3) add_sharding(job, {parameters, 0}, true, pass);
+  return pass;
+}
+
+PassTime head_time(const spec::Job& job, const model::Shard& shard) {
+  return head_time(job, shard, head_base(job, shard));
 }
 
 PassTime embedding_time(const spec::Job& job, const model::Shard& shard) {

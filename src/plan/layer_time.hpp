@@ -3,6 +3,7 @@
 
 #include "model/segment.hpp"
 #include "plan/estimate.hpp"
+#include "plan/layer_kernels.hpp"
 #include "spec/job.hpp"
 
 namespace twinpod::plan {
@@ -14,7 +15,27 @@ struct PassTime {
   double executed_flop = 0;
 };
 
+// What many layouts share of a layer: its kernels and collectives, which depend on how it is sharded (tp, cp, ep, etp,
+// sequence_parallel, micro_batch) and on nothing else of the layout.
+struct LayerBase {
+  model::LayerKind kind = model::LayerKind::dense;
+  KernelTime kernels;
+  double tensor_s = 0;    // of a forward pass, nothing hidden
+  double context_s = 0;   // the same
+  double exchange_s = 0;  // dispatch and combine of experts
+  double forward_flop = 0;
+  double attention_flop = 0;  // part of it
+};
+
+LayerBase layer_base(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed);
+
+// With all that the layout adds: hiding, recomputation, parking, ZeRO-3, launches.
+PassTime layer_time(const spec::Job& job, const model::Shard& shard, const LayerBase& base);
 PassTime layer_time(const spec::Job& job, const model::Shard& shard, model::LayerKind kind, bool windowed);
+
+// Head and loss, before and with ZeRO-3.
+PassTime head_base(const spec::Job& job, const model::Shard& shard);
+PassTime head_time(const spec::Job& job, const model::Shard& shard, const PassTime& base);
 PassTime head_time(const spec::Job& job, const model::Shard& shard);
 PassTime embedding_time(const spec::Job& job, const model::Shard& shard);
 

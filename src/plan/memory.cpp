@@ -1,6 +1,7 @@
 #include "plan/memory.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
@@ -113,11 +114,6 @@ Scene scene_of(const spec::Job& job) {
   return scene;
 }
 
-bool has_alike_layers(const spec::Model& model) {
-  const spec::Experts& e = model.experts;
-  return e.count == 0 || (e.first_dense_layers == 0 && e.every == 1);
-}
-
 struct Stage {
   int index = 0;
   int layers = 0;
@@ -132,6 +128,23 @@ Stage stage_of(const spec::Job& job, int index) {
   return {index, own.count, model::expert_layers_before(job.model, own.first + own.count) - before,
           index == job.layout.pp - 1};
 }
+
+// The kinds of stages that were met. Few exist: layers differ by one, mixture layers by one or two.
+class StageKinds {
+ public:
+  // False when such a stage was there before. When there are too many kinds, every stage counts as new.
+  bool add(const Stage& stage) {
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (kinds_[i].layers == stage.layers && kinds_[i].expert_layers == stage.expert_layers) return false;
+    }
+    if (size_ < kinds_.size()) kinds_[size_++] = stage;
+    return true;
+  }
+
+ private:
+  std::array<Stage, 8> kinds_{};
+  std::size_t size_ = 0;
+};
 
 // Of one micro-batch. Layers beyond `recompute_layers` keep everything.
 double stored_bytes(const Scene& scene, const Stage& stage) {
@@ -151,8 +164,11 @@ StageActivations activations_of(const Scene& scene, const Stage& stage) {
   use.in_flight = program::micro_batches_in_flight(job.layout, scene.micro_batches, stage.index);
   use.stored = stored_bytes(scene, stage) * use.in_flight;
   // The others wait in host memory; one layer is at work, one on its way.
-  if (job.layout.offload_activations)
-    use.stored = std::min(use.stored, 2 * std::max(scene.dense_layer, scene.expert_layer));
+  if (job.layout.offload_activations) {
+    const double all = use.stored;
+    use.stored = std::min(all, 2 * std::max(scene.dense_layer, scene.expert_layer));
+    use.parked = all - use.stored;
+  }
   use.working = stage.dense_layers() > 0 ? scene.dense_working : 0;
   if (stage.expert_layers > 0) use.working = std::max(use.working, scene.expert_working);
   if (stage.last) use.working = std::max(use.working, head_activation_bytes(job.model, scene.shard, scene.rules));
@@ -232,12 +248,15 @@ double gradient_bytes(const Scene& scene, const RankParameters& rank) {
   return scene.bytes.gradient * (keeps_whole_gradients(scene.job) ? rank.total() : held(scene, rank, 2));
 }
 
+// The host or a parameter server holds the optimizer's state.
+bool updates_elsewhere(const spec::Job& job) { return job.layout.offload_optimizer || job.layout.servers > 0; }
+
 void add_update(const Scene& scene, double owned, MemoryUse& use) {
   const spec::Job& job = scene.job;
   const spec::MemoryHabits& habits = job.stack.memory;
   const double transient = use.activations + use.communication;
-  const double update = job.layout.offload_optimizer ? 0 : habits.update_bytes * owned;
-  const double flattened = job.layout.zero < 3 && !job.layout.offload_optimizer ? habits.flatten_bytes * owned : 0;
+  const double update = updates_elsewhere(job) ? 0 : habits.update_bytes * owned;
+  const double flattened = job.layout.zero < 3 && !updates_elsewhere(job) ? habits.flatten_bytes * owned : 0;
   use.update = std::max(0.0, update - transient);
   const double wanted = std::min(update, transient) + flattened + habits.reserve * transient;
   const double capacity = job.cluster.device.memory_bytes;
@@ -260,23 +279,24 @@ RankLoad load_of(const Scene& scene, const Stage& stage) {
   load.parameters.dense += more.dense;
   load.parameters.experts += more.experts;
   load.activations.stored = (load.activations.stored + other.stored) / 2;
+  load.activations.parked = (load.activations.parked + other.parked) / 2;
   load.activations.working = std::max(load.activations.working, other.working);
   return load;
 }
 
-MemoryUse memory_of(const Scene& scene, int index) {
+MemoryUse memory_of(const Scene& scene, const Stage& stage) {
   const spec::Job& job = scene.job;
-  const Stage stage = stage_of(job, index);
   const RankLoad load = load_of(scene, stage);
   const RankParameters& rank = load.parameters;
   const double owned = held(scene, rank, 1);
   const bool gradients_on_host = job.layout.offload_optimizer && job.layout.zero >= 2;
   MemoryUse use;
-  use.stage = index;
+  use.stage = stage.index;
   use.parameters = parameter_bytes(scene, rank);
   use.gradients = gradients_on_host ? 0 : gradient_bytes(scene, rank);
-  use.optimizer = job.layout.offload_optimizer ? 0 : scene.bytes.optimizer * owned;
+  (updates_elsewhere(job) ? use.elsewhere : use.optimizer) = scene.bytes.optimizer * owned;
   use.activations = load.activations.total();
+  use.parked = load.activations.parked;
   use.communication = communication_bytes(scene, stage, rank);
   use.runtime = job.stack.memory.runtime_bytes;
   add_update(scene, owned, use);
@@ -294,22 +314,25 @@ StageActivations stage_activations(const spec::Job& job, int stage) {
   return activations_of(scene_of(job), stage_of(job, stage));
 }
 
-MemoryUse stage_memory(const spec::Job& job, int stage) { return memory_of(scene_of(job), stage); }
+MemoryUse stage_memory(const spec::Job& job, int stage) { return memory_of(scene_of(job), stage_of(job, stage)); }
 
 MemoryUse peak_memory(const spec::Job& job) {
   const Scene scene = scene_of(job);
   const int last = job.layout.pp - 1;
-  MemoryUse peak = memory_of(scene, 0);
-  const auto consider = [&](int stage) {
+  MemoryUse peak = memory_of(scene, stage_of(job, 0));
+  const auto consider = [&](const Stage& stage) {
     const MemoryUse use = memory_of(scene, stage);
     if (use.needed() > peak.needed()) peak = use;
   };
-  if (last > 0) consider(last);
-  // Between the ends, layers and micro-batches in flight only fall from stage to stage, unless their kinds differ or
-  // the longer stages come last.
-  const bool falling = has_alike_layers(job.model) && !job.layout.remainder_last;
-  const int middle = falling ? std::min(1, last - 1) : last - 1;
-  for (int stage = 1; stage <= middle; ++stage) consider(stage);
+  if (last > 0) consider(stage_of(job, last));
+  // Between the ends micro-batches in flight only fall from stage to stage, so of stages that hold the same layers the
+  // first is the fullest. DualPipe adds the mirrored stage to each.
+  const bool in_pairs = job.layout.schedule == spec::Schedule::dualpipe;
+  StageKinds seen;
+  for (int index = 1; index < last; ++index) {
+    const Stage stage = stage_of(job, index);
+    if (in_pairs || seen.add(stage)) consider(stage);
+  }
   return peak;
 }
 

@@ -9,6 +9,7 @@
 // needed() does.
 #pragma once
 
+#include "program/volume.hpp"
 #include "spec/job.hpp"
 
 namespace twinpod::plan {
@@ -23,6 +24,9 @@ struct MemoryUse {
   double update = 0;         // temporaries of the optimizer's update that do not fit where activations were
   double cache = 0;          // freed by the step and kept by the allocator, while nobody else needs it
   double runtime = 0;        // context, libraries, communication channels
+  // Not on the device, but for it:
+  double elsewhere = 0;  // optimizer state, on the host or on a parameter server
+  double parked = 0;     // activations that wait in the host's memory
   double allocated() const { return parameters + gradients + optimizer + activations + communication + update; }
   double reserved() const { return allocated() + cache; }
   double needed() const { return allocated() + runtime; }
@@ -37,16 +41,13 @@ struct StageActivations {
   double in_flight = 0;  // micro-batches that wait
   double stored = 0;     // of all of them
   double working = 0;    // of the layer or the head at work
+  double parked = 0;     // in the host's memory; not part of the others
   double total() const { return stored + working; }
 };
 StageActivations stage_activations(const spec::Job& job, int stage);
 
 // Parameters whose products, gradients and updates one rank of a stage works on, before ZeRO shards them.
-struct RankParameters {
-  double dense = 0;    // reduced over the data-parallel ranks
-  double experts = 0;  // routed experts, reduced over the ranks that hold the same experts
-  double total() const { return dense + experts; }
-};
+using RankParameters = program::PieceParameters;
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers);
 
 }  // namespace twinpod::plan

@@ -8,6 +8,8 @@
 namespace twinpod::program {
 namespace {
 
+using cluster::Verb;
+
 // One collective behind attention and one behind the MLP. A parallel block needs one; so does a layer whose experts are
 // not split and have no shared part.
 int tensor_calls(const spec::Job& job, const model::Shard& shard, model::LayerKind kind) {
@@ -37,6 +39,12 @@ void add_exchange(const spec::Job& job, const model::Shard& shard, const model::
   const double k = job.model.experts.per_token;
   volumes.exchange_inside_bytes = token_bytes * k * (group.per_domain - 1) / group.per_domain;
   volumes.exchange_outside_bytes = token_bytes * copies_sent_out(job, group);
+}
+
+// The ranks that hold the same routed experts.
+cluster::Group expert_copies(const spec::Job& job) {
+  const double stride = static_cast<double>(job.layout.ep) * model::shard_of(job).etp;
+  return cluster::group_of(job.cluster, expert_shard_ranks(job), stride);
 }
 
 ShardVolumes shard_volumes(const spec::Job& job, double parameters, const cluster::Group& group) {
@@ -86,8 +94,7 @@ ShardVolumes dense_shard_volumes(const spec::Job& job, double parameters) {
 }
 
 ShardVolumes expert_shard_volumes(const spec::Job& job, double parameters) {
-  const double stride = static_cast<double>(job.layout.ep) * model::shard_of(job).etp;
-  return shard_volumes(job, parameters, cluster::group_of(job.cluster, expert_shard_ranks(job), stride));
+  return shard_volumes(job, parameters, expert_copies(job));
 }
 
 bool gathers_once_a_step(const spec::Job& job) {
@@ -103,6 +110,48 @@ double expert_shard_ranks(const spec::Job& job) {
   const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp;
   const double etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
   return std::max(1.0, ranks / (job.layout.ep * etp));
+}
+
+DataVolumes data_volumes(const spec::Job& job, const PieceParameters& rank) {
+  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
+  const double gradient = job.stack.scatter_bytes;
+  DataVolumes volumes;
+  if (job.layout.zero == 3) {
+    // Shards that live in a smaller group are still summed over its copies.
+    const double shards = shard_ranks(job);
+    const cluster::Group over = cluster::group_of(job.cluster, ranks / shards, job.layout.tp * shards);
+    if (ranks > shards) volumes.add({Verb::all_reduce, (rank.dense + rank.experts) / shards * gradient, over});
+    return volumes;
+  }
+  const auto add = [&](double parameters, const cluster::Group& group) {
+    if (job.layout.zero == 0 && job.layout.servers == 0) {
+      volumes.add({Verb::all_reduce, parameters * gradient, group});
+      return;
+    }
+    const cluster::Group own{group.per_domain, group.per_domain};
+    const cluster::Group& reducing = job.layout.servers > 0 ? own : group;
+    volumes.add({Verb::reduce_scatter, parameters * gradient, reducing});
+    volumes.add({Verb::all_gather, parameters * job.stack.gather_bytes, reducing});
+  };
+  add(rank.dense, cluster::group_of(job.cluster, ranks, job.layout.tp));
+  if (rank.experts > 0) add(rank.experts, expert_copies(job));
+  return volumes;
+}
+
+ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& rank) {
+  ServerVolumes volumes;
+  if (job.layout.servers == 0) return volumes;
+  const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
+  const cluster::Group dense = cluster::group_of(job.cluster, ranks, job.layout.tp);
+  const cluster::Group experts = expert_copies(job);
+  // Of all ranks together: every parameter once, and once for each domain that contributes to it.
+  const double share = static_cast<double>(job.cluster.devices) / job.layout.servers;
+  const double sent = share * (rank.dense / dense.per_domain + rank.experts / experts.per_domain);
+  volumes.push_bytes = sent * job.stack.scatter_bytes;
+  volumes.pull_bytes = sent * job.stack.gather_bytes;
+  volumes.parameters = share * (rank.dense / dense.ranks + rank.experts / experts.ranks);
+  volumes.domains = dense.domains();
+  return volumes;
 }
 
 double transfer_bytes(const spec::Job& job, const model::Shard& shard) {

@@ -7,6 +7,8 @@
 //     v.tensor_calls == 2;   // one behind attention, one behind the MLP
 #pragma once
 
+#include <array>
+
 #include "cluster/network.hpp"
 #include "model/segment.hpp"
 #include "spec/job.hpp"
@@ -35,10 +37,11 @@ struct LayerVolumes {
 LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
                            model::LayerKind kind);
 
-// Parameters of a piece of the model on one rank, before ZeRO shards them: routed experts have fewer copies.
+// Parameters of a piece of the model on one rank, before ZeRO shards them.
 struct PieceParameters {
-  double dense = 0;
-  double experts = 0;
+  double dense = 0;    // reduced over the data-parallel ranks
+  double experts = 0;  // routed experts: fewer copies, reduced over the ranks that hold the same experts
+  double total() const { return dense + experts; }
 };
 
 PieceParameters layer_parameters(const spec::Job& job, const model::Shard& shard, model::LayerKind kind);
@@ -61,6 +64,36 @@ bool gathers_once_a_step(const spec::Job& job);
 // Ranks over which ZeRO shards a dense parameter, and a routed expert's.
 double shard_ranks(const spec::Job& job);
 double expert_shard_ranks(const spec::Job& job);
+
+// Data parallelism, once a step: what the ranks that hold the same parameters send to each other.
+struct DataTransfer {
+  cluster::Verb verb = cluster::Verb::all_reduce;
+  double bytes = 0;
+  cluster::Group group;
+};
+
+struct DataVolumes {
+  std::array<DataTransfer, 4> items{};
+  int size = 0;
+  void add(const DataTransfer& transfer) { items[static_cast<std::size_t>(size++)] = transfer; }
+  const DataTransfer* begin() const { return items.data(); }
+  const DataTransfer* end() const { return items.data() + size; }
+};
+
+// All-reduces, or with ZeRO as many pairs of scatter and gather. With parameter servers: what the ranks of a scale-up
+// domain reduce among themselves before one of them sends it, and spread when it comes back.
+DataVolumes data_volumes(const spec::Job& job, const PieceParameters& rank);
+
+// Parameter servers, once a step: `servers` hosts, beside the workers on the nodes, share the parameters evenly. Each
+// scale-up domain sends its sum and gets the updated parameters.
+struct ServerVolumes {
+  double push_bytes = 0;  // into one server: gradients of all domains
+  double pull_bytes = 0;  // out of it: parameters
+  double parameters = 0;  // that it keeps and updates
+  double domains = 1;     // that send to it: contributions to each of them
+};
+
+ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& rank);
 
 // A micro-batch between two stages, one way, from one rank: each rank of a tensor-parallel group sends its part
 // (scatter/gather of Narayanan 2021; sequence parallelism).

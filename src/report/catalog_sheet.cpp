@@ -37,6 +37,9 @@ class Writer {
   void text(const std::string& key, const std::string& label, const std::string& value) {
     sheet_.add(key, label, text_cell(value), origin_);
   }
+  void list(const std::string& key, const std::string& label, const Cell& cell) {
+    sheet_.add(key, label, cell, origin_);
+  }
   void count(const std::string& key, const std::string& label, int value) {
     sheet_.add(key, label, count_cell(value), origin_);
   }
@@ -202,6 +205,34 @@ void write_values(const std::string& scope, const spec::FieldValues& values, She
   }
 }
 
+// "none, selective, full", and a list in JSON.
+template <typename T, typename Name>
+Cell list_cell(const std::vector<T>& values, Name name) {
+  Cell cell{"", nlohmann::ordered_json::array()};
+  for (const T& value : values) {
+    cell.text += fmt::format("{}{}", cell.text.empty() ? "" : ", ", name(value));
+    cell.value.push_back(name(value));
+  }
+  return cell;
+}
+
+void write_abilities(const spec::Abilities& a, Writer& writer) {
+  const auto name = [](auto value) { return spec::name_of(value); };
+  writer.list("abilities.schedules", "can run: schedules", list_cell(a.schedules, name));
+  writer.list("abilities.recompute", "  recompute", list_cell(a.recompute, name));
+  writer.list("abilities.zero", "  ZeRO stages", list_cell(a.zero, [](int stage) { return stage; }));
+  writer.flag("abilities.tensor_parallel", "  tensor parallel", a.tensor_parallel);
+  writer.flag("abilities.pipeline_parallel", "  pipeline parallel", a.pipeline_parallel);
+  writer.flag("abilities.context_parallel", "  context parallel", a.context_parallel);
+  writer.flag("abilities.expert_parallel", "  expert parallel", a.expert_parallel);
+  writer.flag("abilities.sequence_parallel", "  sequence parallel", a.sequence_parallel);
+  writer.flag("abilities.uneven_stages", "  uneven stages", a.uneven_stages);
+  writer.flag("abilities.sharded_pipeline", "  ZeRO 2, 3 with stages", a.sharded_pipeline);
+  writer.flag("abilities.offload_optimizer", "  optimizer state on the host", a.offload_optimizer);
+  writer.flag("abilities.offload_activations", "  activations on the host", a.offload_activations);
+  writer.flag("abilities.parameter_server", "  parameter servers", a.parameter_server);
+}
+
 Sheet sheet_of(const spec::Stack& s, const spec::Parameters& parameters) {
   Writer writer(fmt::format("{} ({})", s.title, s.name), s.source);
   writer.text("family", "family", s.family);
@@ -214,6 +245,7 @@ Sheet sheet_of(const spec::Stack& s, const spec::Parameters& parameters) {
   writer.quantity("gradient_bytes", "bytes of a gradient", s.gradient_bytes, format_bytes);
   writer.quantity("scatter_bytes", "  while it is reduced", s.scatter_bytes, format_bytes);
   writer.quantity("gather_bytes", "bytes of a gathered parameter", s.gather_bytes, format_bytes);
+  write_abilities(s.abilities, writer);
   Sheet sheet = writer.done();
   write_values("fixed", s.fixed, sheet);
   for (const std::string& trait : s.traits) {

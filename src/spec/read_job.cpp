@@ -105,6 +105,7 @@ void read_stack(Reader& reader, Context& context, const Catalog& catalog, Job& j
   fallback.kind = Node::Kind::scalar;
   fallback.scalar = default_stack(job.cluster.device);
   const Node* written = reader.take("stack");
+  job.names_stack = written != nullptr;
   if (context.failed()) return;
   resolve_stack(written == nullptr ? fallback : *written, context, catalog, job.cluster.device.family, job.stack);
 }
@@ -120,6 +121,7 @@ void apply_habits(const Node* node, const Stack& stack, Layout& layout) {
 
 void read_layout(Reader& reader, Context& context, Job& job) {
   const Node* node = reader.mapping("layout");
+  job.has_layout = node != nullptr;
   if (node != nullptr) read_layout_fields(*node, context, job.layout);
   apply_habits(node, job.stack, job.layout);
 }
@@ -141,7 +143,8 @@ void read_training(Reader& reader, const Node& root, Context& context, Job& job)
     job.model.max_sequence = std::max(job.model.max_sequence, training.sequence);
   }
   if (training.global_batch == 0) {
-    training.global_batch = shared_batch(job, batch_tokens > 0 ? batch_tokens : kDefaultStepTokens);
+    training.batch_tokens = batch_tokens > 0 ? batch_tokens : kDefaultStepTokens;
+    training.global_batch = shared_batch(job, training.batch_tokens);
   }
 }
 
@@ -160,6 +163,7 @@ void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   reader.count("recompute_layers", layout.recompute_layers, 0, kMaxLayers);
   if (layout.virtual_stages > 1) layout.schedule = Schedule::interleaved;
   reader.choice("schedule", layout.schedule, kScheduleNames);
+  reader.count("servers", layout.servers, 0, kMaxDevices);
   reader.flag("offload_optimizer", layout.offload_optimizer);
   reader.flag("offload_activations", layout.offload_activations);
   reader.flag("remainder_last", layout.remainder_last);

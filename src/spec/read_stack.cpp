@@ -39,6 +39,24 @@ void read_memory(const Node& node, Context& context, MemoryHabits& memory) {
   reader.finish();
 }
 
+void read_abilities(const Node& node, Context& context, Abilities& abilities) {
+  Reader reader(node, context, "abilities");
+  reader.choices("schedules", abilities.schedules, kScheduleNames);
+  reader.choices("recompute", abilities.recompute, kRecomputeNames);
+  reader.counts("zero", abilities.zero, 0, 3);
+  reader.flag("tensor_parallel", abilities.tensor_parallel);
+  reader.flag("pipeline_parallel", abilities.pipeline_parallel);
+  reader.flag("context_parallel", abilities.context_parallel);
+  reader.flag("expert_parallel", abilities.expert_parallel);
+  reader.flag("sequence_parallel", abilities.sequence_parallel);
+  reader.flag("uneven_stages", abilities.uneven_stages);
+  reader.flag("sharded_pipeline", abilities.sharded_pipeline);
+  reader.flag("offload_optimizer", abilities.offload_optimizer);
+  reader.flag("offload_activations", abilities.offload_activations);
+  reader.flag("parameter_server", abilities.parameter_server);
+  reader.finish();
+}
+
 }  // namespace
 
 void read_stack_fields(const Node& node, Context& context, Stack& stack) {
@@ -68,6 +86,7 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.flag("expert_sync", stack.expert_sync);
   reader.flag("fp8_gather", stack.fp8_gather);
   if (const Node* memory = reader.mapping("memory")) read_memory(*memory, context, stack.memory);
+  if (const Node* abilities = reader.mapping("abilities")) read_abilities(*abilities, context, stack.abilities);
   FieldValues own;
   if (const Node* parameters = reader.mapping("parameters")) {
     read_field_values(*parameters, context, "parameters", own);

@@ -190,6 +190,53 @@ int Reader::choice_index(std::string_view key, const std::vector<std::string>& n
   return -1;
 }
 
+const Node* Reader::list(std::string_view key, std::string_view expected) {
+  const Node* node = take(key);
+  if (node == nullptr) return nullptr;
+  if (node->kind == Node::Kind::sequence && !node->items.empty()) return node;
+  const std::string found = node->kind == Node::Kind::sequence ? "an empty list" : description(*node);
+  context_.refuse(*node, fmt::format("{} is {}; expected a list of {}", key, found, expected));
+  return nullptr;
+}
+
+void Reader::counts(std::string_view key, std::vector<int>& values, int low, int high) {
+  const std::string expected = fmt::format("whole numbers from {} to {}", low, high);
+  const Node* node = list(key, expected);
+  if (node == nullptr) return;
+  std::vector<int> numbers;
+  for (const Node& item : node->items) {
+    const std::optional<int> number = whole_number(item);
+    if (!number || *number < low || *number > high)
+      return context_.refuse(item, fmt::format("{} holds {}; expected {}", key, description(item), expected));
+    if (std::find(numbers.begin(), numbers.end(), *number) != numbers.end())
+      return context_.refuse(item, fmt::format("{} holds {} twice", key, description(item)));
+    numbers.push_back(*number);
+  }
+  values = std::move(numbers);
+}
+
+std::vector<int> Reader::choice_indices(std::string_view key, const std::vector<std::string>& names) {
+  const Node* node = list(key, "some of " + joined(names));
+  if (node == nullptr) return {};
+  std::vector<int> indices;
+  for (const Node& item : node->items) {
+    const bool is_text = item.kind == Node::Kind::scalar;
+    const auto found = is_text ? std::find(names.begin(), names.end(), item.scalar) : names.end();
+    const auto index = static_cast<int>(found - names.begin());
+    if (found == names.end()) {
+      context_.refuse(item, fmt::format("{} holds {}; expected some of {}", key, description(item), joined(names)),
+                      is_text ? did_you_mean(item.scalar, names) : "");
+      return {};
+    }
+    if (std::find(indices.begin(), indices.end(), index) != indices.end()) {
+      context_.refuse(item, fmt::format("{} holds {} twice", key, description(item)));
+      return {};
+    }
+    indices.push_back(index);
+  }
+  return indices;
+}
+
 void Reader::finish() {
   if (context_.failed() || node_.kind != Node::Kind::mapping) return;
   for (std::size_t i = 0; i < node_.keys.size(); ++i) {

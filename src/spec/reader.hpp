@@ -76,11 +76,18 @@ class Reader {
   template <typename E>
   void choice(std::string_view key, E& value, std::type_identity_t<Names<E>> names);
 
+  // Lists replace what was there; an empty list and a value that stands twice are refused.
+  void counts(std::string_view key, std::vector<int>& values, int low, int high);
+  template <typename E>
+  void choices(std::string_view key, std::vector<E>& values, std::type_identity_t<Names<E>> names);
+
   void finish();
 
  private:
   const Node* scalar(std::string_view key, std::string_view expected);
+  const Node* list(std::string_view key, std::string_view expected);
   int choice_index(std::string_view key, const std::vector<std::string>& names);
+  std::vector<int> choice_indices(std::string_view key, const std::vector<std::string>& names);
 
   const Node& node_;
   Context& context_;
@@ -92,12 +99,25 @@ class Reader {
 std::optional<int> whole_number(const Node& node);
 
 template <typename E>
-void Reader::choice(std::string_view key, E& value, std::type_identity_t<Names<E>> names) {
+std::vector<std::string> texts_of(Names<E> names) {
   std::vector<std::string> texts;
   texts.reserve(names.size());
   for (const auto& [text, unused] : names) texts.emplace_back(text);
-  const int index = choice_index(key, texts);
+  return texts;
+}
+
+template <typename E>
+void Reader::choice(std::string_view key, E& value, std::type_identity_t<Names<E>> names) {
+  const int index = choice_index(key, texts_of(names));
   if (index >= 0) value = names[static_cast<std::size_t>(index)].second;
+}
+
+template <typename E>
+void Reader::choices(std::string_view key, std::vector<E>& values, std::type_identity_t<Names<E>> names) {
+  const std::vector<int> indices = choice_indices(key, texts_of(names));
+  if (indices.empty()) return;
+  values.clear();
+  for (const int index : indices) values.push_back(names[static_cast<std::size_t>(index)].second);
 }
 
 }  // namespace twinpod::spec

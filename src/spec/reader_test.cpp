@@ -114,6 +114,62 @@ TEST(Reader, WrongChoiceListsTheNamesAndTheNearest) {
   EXPECT_EQ(error.hint, "did you mean `full`?");
 }
 
+Error counts_error(std::string_view text) {
+  return error_of(text, [](Reader& reader) {
+    std::vector<int> values;
+    reader.counts("zero", values, 0, 3);
+  });
+}
+
+Error choices_error(std::string_view text) {
+  return error_of(text, [](Reader& reader) {
+    std::vector<Schedule> values;
+    reader.choices("schedules", values, kScheduleNames);
+  });
+}
+
+TEST(Reader, ListsReplaceTheirDefaults) {
+  std::vector<int> zero = {0, 1, 2, 3};
+  std::vector<Schedule> schedules = {Schedule::gpipe};
+  const Error error = error_of("{zero: [1, 0], schedules: [zb-v, 1f1b]}", [&](Reader& reader) {
+    reader.counts("zero", zero, 0, 3);
+    reader.choices("schedules", schedules, kScheduleNames);
+  });
+  EXPECT_EQ(error.message, "");
+  EXPECT_EQ(zero, (std::vector<int>{1, 0}));
+  EXPECT_EQ(schedules, (std::vector<Schedule>{Schedule::zb_v, Schedule::one_f_one_b}));
+}
+
+TEST(Reader, AbsentListsKeepTheirValues) {
+  std::vector<int> zero = {2};
+  EXPECT_EQ(error_of("{}", [&](Reader& reader) { reader.counts("zero", zero, 0, 3); }).message, "");
+  EXPECT_EQ(zero, (std::vector<int>{2}));
+}
+
+TEST(Reader, ListOfWholeNumbersRefusesAnythingElseAtItsPlace) {
+  EXPECT_EQ(to_string(counts_error("zero: [0, 4]")), "t.yaml:1:11: zero holds `4`; expected whole numbers from 0 to 3");
+  for (const char* text : {"zero: 1", "zero: []", "zero: ['1']", "zero: [[1]]", "zero: [1, 1]", "zero:"}) {
+    EXPECT_NE(counts_error(text).message, "") << text;
+  }
+}
+
+TEST(Reader, UnknownNameInAListNamesTheNearest) {
+  const Error error = choices_error("schedules: [1f1b, dualpip]");
+  EXPECT_EQ(error.message,
+            "schedules holds `dualpip`; expected some of gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, dualpipe");
+  EXPECT_EQ(error.hint, "did you mean `dualpipe`?");
+  EXPECT_EQ(error.column, 19);
+}
+
+TEST(Reader, ListOfNamesIsAListOfDifferentTexts) {
+  for (const char* text : {"schedules: 1f1b", "schedules: []", "schedules: [{a: b}]", "schedules: [1f1b, 1f1b]"}) {
+    EXPECT_NE(choices_error(text).message, "") << text;
+  }
+  EXPECT_EQ(choices_error("schedules: []").message,
+            "schedules is an empty list; expected a list of some of gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, "
+            "dualpipe");
+}
+
 TEST(Reader, UnknownKeyIsRefusedAtTheKeyWithTheNearestName) {
   const Error error = error_of("tp: 8\nmicro_bach: 1\n", [](Reader& reader) {
     reader.take("tp");

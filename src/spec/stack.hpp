@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "spec/layout.hpp"
 #include "spec/parameters.hpp"
 #include "spec/physics.hpp"
 #include "spec/source.hpp"
@@ -56,6 +57,7 @@ struct Stack {
   bool expert_sync = true;            // the host reads each expert's token count before it goes on
   bool fp8_gather = false;            // FP8 parameters are gathered in one byte
   MemoryHabits memory;
+  Abilities abilities;
   Physics physics;  // resolved for one device and this stack
   Source source;
 };
