@@ -5,9 +5,9 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
 
 #include "cli/command.hpp"
+#include "core/files.hpp"
 #include "layout/check.hpp"
 #include "report/calibration_report.hpp"
 #include "spec/entries.hpp"
@@ -123,14 +123,6 @@ Result<void> check_output(const std::string& output, const std::string& base, co
   if (output.empty() || is_job_file(output)) return {};
   return input_error(fmt::format("--output {}: a stack's file ends in .yaml or .yml", output),
                      fmt::format("write -o {}.yaml", output));
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (!out) return input_error(fmt::format("cannot write {}", path));
-  return {};
 }
 
 Result<std::vector<validate::CalibrationRun>> runs_of(const Arguments& arguments, const std::vector<Pair>& pairs) {

@@ -25,6 +25,7 @@ struct Command {
 };
 
 extern const Command kEstimate;
+extern const Command kPlan;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

@@ -4,17 +4,17 @@
 #include <array>
 
 #include "cli/command.hpp"
+#include "cli/job_request.hpp"
 #include "layout/check.hpp"
 #include "plan/assessment.hpp"
 #include "plan/fits.hpp"
 #include "report/json.hpp"
 #include "report/tables.hpp"
-#include "spec/read.hpp"
 
 namespace twinpod::cli {
 namespace {
 
-constexpr std::array kFlags = {
+constexpr std::array kJobFlags = {
     Flag{"on", "CLUSTER", "the cluster: a name of the catalog, or a file", ""},
     Flag{"devices", "N", "devices that the job uses (default: all of the cluster)", "devices"},
     Flag{"stack", "NAME", "the software stack (`twinpod show stacks`)", "stack"},
@@ -32,48 +32,20 @@ constexpr std::array kFlags = {
     Flag{"recompute", "WHAT", "none, selective or full", "layout.recompute"},
     Flag{"recompute-layers", "N", "layers of a stage that full recomputes (default: all)", "layout.recompute_layers"},
     Flag{"schedule", "NAME", "gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v or dualpipe", "layout.schedule"},
+    Flag{"servers", "N", "parameter servers on the nodes' hosts (default: 0, all-reduce)", "layout.servers"},
     Flag{"offload-optimizer", "", "optimizer state and update on the host", "layout.offload_optimizer"},
     Flag{"offload-activations", "", "activations wait in the host's memory", "layout.offload_activations"},
     Flag{"uneven-ends", "", "first and last stage hold one layer less", "layout.uneven_ends"},
     Flag{"async-tp", "", "products cut in pieces that hide their collectives", "layout.async_tp"},
-    Flag{"global-batch", "N", "sequences of a step (default: about 4 M tokens)", "training.global_batch"},
-    Flag{"global-batch-tokens", "N", "the same in tokens", "training.global_batch_tokens"},
-    Flag{"sequence", "N", "tokens of a sequence (default: the model's)", "training.sequence"},
-    Flag{"precision", "NAME", "fp32, tf32, fp16, bf16, fp8 or fp4", "training.precision"},
-    Flag{"optimizer", "NAME", "adam, sgd_momentum, sgd or adafactor", "training.optimizer"},
-    Flag{"tokens", "N", "tokens of the whole run: 300e9, 15 T", "training.tokens"},
-    Flag{"target-loss", "L", "loss to reach: how long, by a scaling law", "training.target_loss"},
-    Flag{"set", "KEY=VALUE", "any key of a job: --set layout.tp=8 --set cluster.device.memory=96GB", ""},
+};
+constexpr std::array kOutputFlags = {
     Flag{"explain", "", "print the formula of each figure", ""},
     Flag{"stages", "", "print the memory of every stage", ""},
 };
-
-bool ends_with(std::string_view text, std::string_view ending) { return text.ends_with(ending); }
-
-bool is_job_file(std::string_view word) { return ends_with(word, ".yaml") || ends_with(word, ".yml"); }
-
-Result<spec::Request> request_of(const Arguments& arguments) {
-  if (arguments.words.size() != 1) {
-    return input_error(fmt::format("estimate takes one model or job file, but {} are given", arguments.words.size()),
-                       "twinpod estimate gpt3-175b --on dgx-superpod-a100-140, or twinpod estimate job.yaml");
-  }
-  spec::Request request;
-  const std::string& word = arguments.words.front();
-  (is_job_file(word) ? request.file : request.model) = word;
-  request.cluster = arguments.value_or("on", "");
-  if (request.file.empty() && request.cluster.empty()) {
-    return input_error("estimate needs a cluster", "add --on CLUSTER; `twinpod show clusters` lists them");
-  }
-  for (const GivenFlag& given : arguments.flags) {
-    if (given.flag->name == "set") request.sets.emplace_back(given.value);
-    if (given.flag->setting.empty()) continue;
-    request.sets.emplace_back(fmt::format("{}={}", given.flag->setting, given.value), given.as_written);
-  }
-  return request;
-}
+constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
 
 Result<std::string> estimate(const Arguments& arguments) {
-  const Result<spec::Request> request = request_of(arguments);
+  const Result<spec::Request> request = request_of("estimate", arguments, arguments.value_or("on", ""));
   if (!request) return tl::unexpected(request.error());
   const spec::Catalog catalog = catalog_of(arguments);
   const Result<spec::Job> job = spec::read_job(*request, catalog);

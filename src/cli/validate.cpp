@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 
 #include "cli/command.hpp"
+#include "core/files.hpp"
 #include "core/progress.hpp"
 #include "report/scatter.hpp"
 #include "report/validation_report.hpp"
@@ -42,14 +42,6 @@ Result<void> check_arguments(const Arguments& arguments) {
   const bool several = arguments.has("cross-validate") + arguments.has("leave-stack-out") + arguments.has("refit") > 1;
   if (several)
     return input_error("--cross-validate, --leave-stack-out and --refit are three ways to predict", "choose one");
-  return {};
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  out.close();
-  if (!out) return input_error(fmt::format("cannot write {}", path));
   return {};
 }
 

@@ -54,18 +54,20 @@ enum class Change {
   scale_up,
   scale_out,
   latency,   // of both networks
+  host,      // the device's link to the host's memory
   price,     // of a device's hour
   failures,  // how often parts fail
   device,    // another device in the place of the job's
 };
 
-inline constexpr spec::NameTable<Change, 10> kChangeNames{{{"flops", Change::flops},
+inline constexpr spec::NameTable<Change, 11> kChangeNames{{{"flops", Change::flops},
                                                            {"memory", Change::memory},
                                                            {"memory_bandwidth", Change::memory_bandwidth},
                                                            {"network", Change::network},
                                                            {"scale_up", Change::scale_up},
                                                            {"scale_out", Change::scale_out},
                                                            {"latency", Change::latency},
+                                                           {"host", Change::host},
                                                            {"price", Change::price},
                                                            {"failures", Change::failures},
                                                            {"device", Change::device}}};

@@ -114,37 +114,12 @@ Scene scene_of(const spec::Job& job) {
   return scene;
 }
 
-struct Stage {
-  int index = 0;
-  int layers = 0;
-  int expert_layers = 0;
-  bool last = false;
-  int dense_layers() const { return layers - expert_layers; }
-};
-
 Stage stage_of(const spec::Job& job, int index) {
   const program::StageLayers own = program::layers_of_stage(job.model.layers, job.layout, index);
   const int before = model::expert_layers_before(job.model, own.first);
   return {index, own.count, model::expert_layers_before(job.model, own.first + own.count) - before,
           index == job.layout.pp - 1};
 }
-
-// The kinds of stages that were met. Few exist: layers differ by one, mixture layers by one or two.
-class StageKinds {
- public:
-  // False when such a stage was there before. When there are too many kinds, every stage counts as new.
-  bool add(const Stage& stage) {
-    for (std::size_t i = 0; i < size_; ++i) {
-      if (kinds_[i].layers == stage.layers && kinds_[i].expert_layers == stage.expert_layers) return false;
-    }
-    if (size_ < kinds_.size()) kinds_[size_++] = stage;
-    return true;
-  }
-
- private:
-  std::array<Stage, 8> kinds_{};
-  std::size_t size_ = 0;
-};
 
 // Of one micro-batch. Layers beyond `recompute_layers` keep everything.
 double stored_bytes(const Scene& scene, const Stage& stage) {
@@ -316,24 +291,34 @@ StageActivations stage_activations(const spec::Job& job, int stage) {
 
 MemoryUse stage_memory(const spec::Job& job, int stage) { return memory_of(scene_of(job), stage_of(job, stage)); }
 
-MemoryUse peak_memory(const spec::Job& job) {
-  const Scene scene = scene_of(job);
+std::vector<Stage> telling_stages(const spec::Job& job) {
   const int last = job.layout.pp - 1;
-  MemoryUse peak = memory_of(scene, stage_of(job, 0));
-  const auto consider = [&](const Stage& stage) {
-    const MemoryUse use = memory_of(scene, stage);
-    if (use.needed() > peak.needed()) peak = use;
-  };
-  if (last > 0) consider(stage_of(job, last));
-  // Between the ends micro-batches in flight only fall from stage to stage, so of stages that hold the same layers the
-  // first is the fullest. DualPipe adds the mirrored stage to each.
+  std::vector<Stage> stages = {stage_of(job, 0)};
+  if (last > 0) stages.push_back(stage_of(job, last));
+  // DualPipe holds as many micro-batches on every stage, and adds the mirrored stage to each.
   const bool in_pairs = job.layout.schedule == spec::Schedule::dualpipe;
-  StageKinds seen;
+  std::vector<std::array<int, 4>> seen;
   for (int index = 1; index < last; ++index) {
     const Stage stage = stage_of(job, index);
-    if (in_pairs || seen.add(stage)) consider(stage);
+    const Stage other = in_pairs ? stage_of(job, last - index) : Stage{};
+    const std::array kind = {stage.layers, stage.expert_layers, other.layers, other.expert_layers};
+    if (std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
+    seen.push_back(kind);
+    stages.push_back(stage);
+  }
+  return stages;
+}
+
+MemoryUse peak_memory(const spec::Job& job, const std::vector<Stage>& telling) {
+  const Scene scene = scene_of(job);
+  MemoryUse peak = memory_of(scene, telling.front());
+  for (std::size_t i = 1; i < telling.size(); ++i) {
+    const MemoryUse use = memory_of(scene, telling[i]);
+    if (use.needed() > peak.needed()) peak = use;
   }
   return peak;
 }
+
+MemoryUse peak_memory(const spec::Job& job) { return peak_memory(job, telling_stages(job)); }
 
 }  // namespace twinpod::plan

@@ -9,6 +9,8 @@
 // needed() does.
 #pragma once
 
+#include <vector>
+
 #include "program/volume.hpp"
 #include "spec/job.hpp"
 
@@ -35,6 +37,21 @@ struct MemoryUse {
 
 MemoryUse stage_memory(const spec::Job& job, int stage);
 MemoryUse peak_memory(const spec::Job& job);
+
+// The layers of one stage.
+struct Stage {
+  int index = 0;
+  int layers = 0;
+  int expert_layers = 0;
+  bool last = false;
+  int dense_layers() const { return layers - expert_layers; }
+};
+
+// The stages among which the fullest is: both ends, and of those between that hold the same layers the first, because
+// micro-batches in flight only fall from stage to stage. They depend on the model, on pp and on how layers are dealt
+// out, so a search lists them once for many layouts.
+std::vector<Stage> telling_stages(const spec::Job& job);
+MemoryUse peak_memory(const spec::Job& job, const std::vector<Stage>& telling);
 
 // Activations of a stage: what waits for the backward pass, and what is there for a moment only.
 struct StageActivations {

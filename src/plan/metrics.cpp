@@ -74,22 +74,28 @@ spec::Job single_device_job(const spec::Job& job) {
   return one;
 }
 
+StepWork step_work(const spec::Job& job) {
+  return {job.training.global_batch * job.training.sequence, model::training_flop(job.model, job.training.sequence),
+          cluster::usable_peak(job.cluster.device, job.training.precision)};
+}
+
 Metrics metrics(const spec::Job& job, const StepTime& step) {
   const double devices = job.cluster.devices;
+  const StepWork work = step_work(job);
   Metrics m;
   m.step_time_s = step.total_s;
-  m.tokens_per_step = job.training.global_batch * job.training.sequence;
-  m.tokens_per_s = m.tokens_per_step / step.total_s;
+  m.tokens_per_step = work.tokens;
+  m.tokens_per_s = work.tokens_per_s(step.total_s);
   m.tokens_per_s_per_device = m.tokens_per_s / devices;
-  const double flop_of_token = model::training_flop(job.model, job.training.sequence);
-  m.model_flop_per_s = flop_of_token * m.tokens_per_s_per_device;
+  m.model_flop_per_s = work.model_flop_per_s(step.total_s, devices);
   m.hardware_flop_per_s = step.executed_flop / step.total_s / devices;
-  m.peak_flop_per_s = cluster::usable_peak(job.cluster.device, job.training.precision);
-  m.mfu = m.model_flop_per_s / m.peak_flop_per_s;
+  m.peak_flop_per_s = work.peak_flop_per_s;
+  m.mfu = work.mfu(step.total_s, devices);
   m.hfu = m.hardware_flop_per_s / m.peak_flop_per_s;
   m.one_device_tokens_per_s = single_device_tokens_per_s(job);
   m.scale_factor = scale_factor(m.tokens_per_s, devices, m.one_device_tokens_per_s);
-  m.computation_rate_flop_per_s = computation_rate(flop_of_token * m.one_device_tokens_per_s, devices, m.scale_factor);
+  m.computation_rate_flop_per_s =
+      computation_rate(work.flop_of_token * m.one_device_tokens_per_s, devices, m.scale_factor);
   m.cluster_utilisation = computing_s(step.parts) / step.total_s;
   m.bubble_share = step.parts[Part::bubble] / step.total_s;
   add_whole_run(job, m);

@@ -40,6 +40,19 @@ struct Metrics {
   std::optional<TimeToAccuracy> accuracy;
 };
 
+// What a step does, whatever the layout; with it the rates of many layouts are cheap.
+struct StepWork {
+  double tokens = 0;
+  double flop_of_token = 0;    // of the model; causal attention at half, nothing done twice
+  double peak_flop_per_s = 0;  // of one device, at the training precision
+  double tokens_per_s(double step_s) const { return tokens / step_s; }
+  double model_flop_per_s(double step_s, double devices) const {
+    return flop_of_token * (tokens_per_s(step_s) / devices);
+  }
+  double mfu(double step_s, double devices) const { return model_flop_per_s(step_s, devices) / peak_flop_per_s; }
+};
+StepWork step_work(const spec::Job& job);
+
 // REQUIRES: a job that passed layout::check, and its step.
 Metrics metrics(const spec::Job& job, const StepTime& step);
 

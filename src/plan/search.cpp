@@ -123,7 +123,6 @@ class Collector {
     result_.ranked = std::move(kept_);
     for (const auto& [devices, best] : of_devices_) result_.of_devices.push_back(best);
     // More devices must buy something: a front member stays when no smaller cluster does as well.
-    Front over_all;
     for (const auto& [devices, front] : fronts_) {
       for (const Candidate& c : front.members()) {
         const auto as_good = [&](const Candidate& m) {
@@ -171,43 +170,115 @@ Layout layout_of(const spec::Job& job, const Group& group) {
   return layout;
 }
 
-// Tries the layouts of one group. What they share is kept: times of a pass for each way to keep activations, and how
-// layers are dealt out for each number of stages.
+// Seconds that no layout of a group can undercut, in two parts: what shrinks as devices are added, and what does not.
+struct Bound {
+  double device_seconds = 0;  // of the ranks that compute, at an even pace
+  double growth = 0;          // by which waiting for the slowest grows with the doublings of nodes
+  double devices_per_node = 1;
+  double fixed_s = 0;
+  double step_s(int devices) const {
+    const double nodes = std::max(1.0, devices / devices_per_node);
+    return device_seconds / devices * (1 + growth * std::log2(nodes)) + fixed_s;
+  }
+};
+
+Bound bound_of(const spec::Job& job, const Group& group, int devices) {
+  spec::Job plain = job;
+  plain.cluster.devices = devices;
+  plain.layout = layout_of(job, group);
+  plain.layout.pp = 1;
+  plain.layout.virtual_stages = 1;
+  plain.layout.schedule = spec::Schedule::one_f_one_b;
+  plain.layout.zero = 0;
+  plain.layout.servers = 0;
+  plain.layout.recompute = spec::Recompute::none;
+  plain.layout.recompute_layers = 0;
+  plain.layout.offload_activations = false;
+  plain.layout.uneven_ends = false;
+  const PassTimes pass = pass_times(plain, shard_times(plain));
+  // The exchange of experts may be hidden by DualPipe; all else only grows with what a layout adds.
+  const StageShare whole = stage_shares(plain).front();
+  double seconds = 0;
+  for (std::size_t k = 0; k < kNumPieces; ++k) {
+    const double exchange = pass.pieces[k].forward[Part::expert] + pass.pieces[k].backward[Part::expert];
+    seconds += whole.pieces[k] * (pass.sums[k].forward + pass.sums[k].backward - exchange);
+  }
+  // The slowest of p stages takes at least the p-th part, and there are p times as many micro-batches as on one stage.
+  const spec::Physics& p = job.stack.physics;
+  const double micro_batches = job.training.global_batch * group.tp * group.cp / group.micro_batch;
+  return {p.pace * micro_batches * seconds, std::max(0.0, p.growth),
+          static_cast<double>(std::max(1, job.cluster.devices_per_node)), p.step_fixed_s};
+}
+
+// Beyond its first unit a network may be slower, for whatever is sent.
+bool blocks(const spec::Cluster& cluster, int devices) {
+  return cluster.non_blocking_devices > 0 && devices > cluster.non_blocking_devices;
+}
+
+// Tries the layouts of one group on each number of devices. What they share is kept: times of a pass for each way to
+// keep activations, and how layers are dealt out for each number of stages.
 class GroupSearch {
  public:
-  GroupSearch(const Space& space, const Group& group, const SearchOptions& options,
-              const std::optional<Candidate>& worst)
-      : space_(space), group_(group), options_(options), worst_(worst), job_(*space.job) {
-    job_.cluster.devices = group.devices;
+  GroupSearch(const Space& space, const Group& group, const SearchOptions& options, Collector& collector)
+      : space_(space), group_(group), options_(options), collector_(collector), job_(*space.job) {
     job_.layout = layout_of(*space.job, group);
     shard_group_ = space.job->layout.shard_group;
     recompute_layers_ = space.job->layout.recompute_layers;
-    capacity_ = (1 - options.memory_margin) * job_.cluster.device.memory_bytes;
   }
 
-  Found run() {
-    bool first = true;
-    for (const int pp : stage_counts(space_, group_)) {
-      job_.layout.pp = pp;
-      job_.layout.dp = spec::data_parallel(job_);
-      const std::vector<Keeping> ways = keepings(space_, group_, pp);
-      for (const Pipelining& pipelining : pipelinings(space_, group_, pp)) {
-        if (first) shard_ = shard_times(job_);
-        first = false;
-        run_pipelining(pipelining, ways);
+  // With a bound: numbers of devices that cannot bring anything are passed over.
+  void run(const std::optional<Bound>& bound) {
+    for (const int devices : space_.devices) {
+      if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) return;
+      worst_ = collector_.worst();
+      if (bound && is_hopeless(devices, bound->step_s(devices))) {
+        collector_.pass_over();
+        continue;
       }
-      for (auto& slot : of_stages_) slot.reset();
-      for (auto& shares : shares_) shares.clear();
+      found_ = {};
+      run_on(devices);
+      collector_.add(found_, devices);
     }
-    return std::move(found_);
   }
 
  private:
+  // Whether nothing can be kept, nor be the best of its device count.
+  bool is_hopeless(int devices, double least_s) {
+    if (options_.within_step_s > 0 && least_s > options_.within_step_s) return true;
+    const auto worse = [&](const std::optional<Candidate>& than) {
+      if (!than) return false;
+      if (options_.objective == Objective::cost) return devices * least_s > device_seconds(*than);
+      if (options_.objective == Objective::time) return least_s > than->step_time_s;
+      return false;
+    };
+    return worse(worst_) && worse(collector_.best_of(devices));
+  }
+
+  void run_on(int devices) {
+    if (blocks(job_.cluster, devices) != blocks(job_.cluster, job_.cluster.devices)) forget_shard();
+    job_.cluster.devices = devices;
+    for (const int pp : stage_counts(space_, group_, devices)) {
+      job_.layout.pp = pp;
+      job_.layout.dp = spec::data_parallel(job_);
+      const std::vector<Keeping> ways = keepings(space_, group_, devices, pp);
+      for (const Pipelining& pipelining : pipelinings(space_, group_, devices, pp)) run_pipelining(pipelining, ways);
+      for (auto& slot : of_stages_) slot.reset();
+      for (auto& shares : shares_) shares.clear();
+      for (auto& stages : telling_) stages.clear();
+    }
+  }
+
   void run_pipelining(const Pipelining& pipelining, const std::vector<Keeping>& ways) {
     job_.layout.schedule = pipelining.schedule;
     job_.layout.virtual_stages = pipelining.virtual_stages;
     job_.layout.uneven_ends = pipelining.uneven_ends;
+    if (!shard_) shard_ = shard_times(job_);
     for (const Keeping& keeping : ways) try_layout(keeping);
+  }
+
+  void forget_shard() {
+    shard_.reset();
+    for (auto& slot : of_group_) slot.reset();
   }
 
   void set(const Keeping& keeping) {
@@ -227,17 +298,17 @@ class GroupSearch {
   void try_layout(const Keeping& keeping) {
     set(keeping);
     ++found_.evaluated;
-    const MemoryUse use = peak_memory(job_);
+    const MemoryUse use = peak_memory(job_, telling());
     if (!fits(job_, use, options_.memory_margin)) return;
     Candidate candidate;
-    candidate.step_time_s = step_sum(job_, shard_, pass(), shares()).total_s;
-    candidate.memory_bytes = use.total();
-    candidate.devices = group_.devices;
+    candidate.step_time_s = step_sum(job_, *shard_, pass(), shares()).total_s;
     if (options_.within_step_s > 0 && candidate.step_time_s > options_.within_step_s) {
       ++found_.too_slow;
       return;
     }
     ++found_.feasible;
+    candidate.memory_bytes = use.total();
+    candidate.devices = job_.cluster.devices;
     candidate.layout = job_.layout;
     note(candidate);
   }
@@ -261,43 +332,43 @@ class GroupSearch {
         static_cast<std::size_t>(l.recompute) * 4 + (l.offload_activations ? 2U : 0U) + (in_pairs ? 1U : 0U);
     const bool of_stages = l.zero == 3 || l.recompute_layers > 0;
     std::optional<PassTimes>& slot = of_stages ? of_stages_[way * 2 + (l.zero == 3 ? 1U : 0U)] : of_group_[way];
-    if (!slot) slot = pass_times(job_, shard_);
+    if (!slot) slot = pass_times(job_, *shard_);
     return *slot;
   }
 
-  const StageShares& shares() {
+  // How layers are dealt out.
+  std::size_t dealing() const {
     const Layout& l = job_.layout;
-    StageShares& slot = shares_[(l.uneven_ends ? 2U : 0U) + (l.schedule == spec::Schedule::dualpipe ? 1U : 0U)];
+    return (l.uneven_ends ? 2U : 0U) + (l.schedule == spec::Schedule::dualpipe ? 1U : 0U);
+  }
+
+  const StageShares& shares() {
+    StageShares& slot = shares_[dealing()];
     if (slot.empty()) slot = stage_shares(job_);
+    return slot;
+  }
+
+  const std::vector<Stage>& telling() {
+    std::vector<Stage>& slot = telling_[dealing()];
+    if (slot.empty()) slot = telling_stages(job_);
     return slot;
   }
 
   const Space& space_;
   const Group& group_;
   const SearchOptions& options_;
-  const std::optional<Candidate> worst_;
+  Collector& collector_;
+  std::optional<Candidate> worst_;
   spec::Job job_;
   int shard_group_ = 0;
   int recompute_layers_ = 0;
-  double capacity_ = 0;
-  ShardTimes shard_;
+  std::optional<ShardTimes> shard_;
   std::array<std::optional<PassTimes>, 12> of_group_;
   std::array<std::optional<PassTimes>, 24> of_stages_;
   std::array<StageShares, 4> shares_;
+  std::array<std::vector<Stage>, 4> telling_;
   Found found_;
 };
-
-// Whether nothing of the group can be kept, nor be the best of its device count.
-bool is_hopeless(const Group& group, double least_s, const SearchOptions& options, Collector& collector) {
-  if (options.within_step_s > 0 && least_s > options.within_step_s) return true;
-  const auto worse = [&](const std::optional<Candidate>& than) {
-    if (!than) return false;
-    if (options.objective == Objective::cost) return group.devices * least_s > device_seconds(*than);
-    if (options.objective == Objective::time) return least_s > than->step_time_s;
-    return false;
-  };
-  return worse(collector.worst()) && worse(collector.best_of(group.devices));
-}
 
 }  // namespace
 
@@ -310,70 +381,53 @@ bool is_better(Objective objective, const Candidate& a, const Candidate& b) {
 
 bool is_same_layout(const Candidate& a, const Candidate& b) { return plainness(a) == plainness(b); }
 
-double least_step_s(const spec::Job& job, const Group& group) {
-  spec::Job plain = job;
-  plain.cluster.devices = group.devices;
-  plain.layout = layout_of(job, group);
-  plain.layout.pp = 1;
-  plain.layout.virtual_stages = 1;
-  plain.layout.schedule = spec::Schedule::one_f_one_b;
-  plain.layout.zero = 0;
-  plain.layout.servers = 0;
-  plain.layout.recompute = spec::Recompute::none;
-  plain.layout.recompute_layers = 0;
-  plain.layout.offload_activations = false;
-  plain.layout.uneven_ends = false;
-  const ShardTimes shard = shard_times(plain);
-  const PassTimes pass = pass_times(plain, shard);
-  // The exchange of experts may be hidden by DualPipe; all else only grows with what a layout adds.
-  const StageShare whole = stage_shares(plain).front();
-  double seconds = 0;
-  for (std::size_t k = 0; k < kNumPieces; ++k) {
-    const double exchange = pass.pieces[k].forward[Part::expert] + pass.pieces[k].backward[Part::expert];
-    seconds += whole.pieces[k] * (pass.sums[k].forward + pass.sums[k].backward - exchange);
+std::vector<Candidate> pareto_front(const std::vector<Candidate>& candidates, const std::vector<Objective>& values) {
+  const auto value = [](Objective of, const Candidate& c) { return values_of(of, c)[0]; };
+  const auto beats = [&](const Candidate& a, const Candidate& b) {
+    bool better = false;
+    for (const Objective of : values) {
+      if (value(of, a) > value(of, b)) return false;
+      better = better || value(of, a) < value(of, b);
+    }
+    return better;
+  };
+  std::vector<Candidate> front;
+  for (const Candidate& c : candidates) {
+    if (std::none_of(candidates.begin(), candidates.end(), [&](const Candidate& other) { return beats(other, c); }))
+      front.push_back(c);
   }
-  // The slowest of p stages takes at least the p-th part, and there are p times as many micro-batches as on one stage.
-  const spec::Physics& p = job.stack.physics;
-  const double ranks = static_cast<double>(group.devices) / (group.tp * group.cp);
-  const double micro_batches = job.training.global_batch / (ranks * group.micro_batch);
-  const double nodes = std::max(1.0, static_cast<double>(group.devices) / job.cluster.devices_per_node);
-  const double waiting = 1 + std::max(0.0, p.growth) * std::log2(nodes);
-  return p.pace * micro_batches * seconds * waiting + p.step_fixed_s;
+  return front;
+}
+
+double least_step_s(const spec::Job& job, const Group& group, int devices) {
+  return bound_of(job, group, devices).step_s(devices);
 }
 
 SearchResult search(const Space& space, const SearchOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const bool bounded = options.bounded && !options.pareto && !options.asked;
-  std::vector<std::pair<double, std::size_t>> order(space.groups.size());
-  parallel_for(
-      order.size(),
-      [&](std::size_t i) {
-        order[i] = {bounded ? least_step_s(*space.job, space.groups[i]) : 0, i};
-      },
-      bounded ? options.num_threads : 1);
+  const bool bounded = options.bounded && !options.pareto && !options.asked && !space.devices.empty();
+  // Bounds are those of the fewest devices, on which nothing is slowed down by a network that blocks.
+  std::vector<std::pair<std::optional<Bound>, std::size_t>> order(space.groups.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i].second = i;
+    if (bounded) order[i].first = bound_of(*space.job, space.groups[i], space.devices.front());
+  }
   // The promising first, so that the others can be passed over.
-  if (bounded) std::sort(order.begin(), order.end());
+  const auto promises_more = [](const auto& a, const auto& b) {
+    return a.first->device_seconds < b.first->device_seconds;
+  };
+  if (bounded) std::stable_sort(order.begin(), order.end(), promises_more);
 
   Collector collector(options);
   std::atomic<std::size_t> done = 0;
-  std::atomic<bool> stopped = false;
   const auto search_group = [&](std::size_t i) {
-    if (options.stop != nullptr && options.stop->load(std::memory_order_relaxed)) {
-      stopped = true;
-      return;
-    }
-    const Group& group = space.groups[order[i].second];
-    if (bounded && is_hopeless(group, order[i].first, options, collector)) {
-      collector.pass_over();
-    } else {
-      collector.add(GroupSearch(space, group, options, collector.worst()).run(), group.devices);
-    }
+    GroupSearch(space, space.groups[order[i].second], options, collector).run(order[i].first);
     if (options.progress) options.progress(done.fetch_add(1) + 1, order.size());
   };
   parallel_for(order.size(), search_group, options.num_threads);
 
   SearchResult result = collector.result();
-  result.stopped = stopped;
+  result.stopped = options.stop != nullptr && options.stop->load();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

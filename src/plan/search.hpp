@@ -59,15 +59,19 @@ struct SearchResult {
   std::uint64_t evaluated = 0;           // layouts whose memory, and if they fit, whose time was computed
   std::uint64_t feasible = 0;            // of them: fit in memory and meet the deadline
   std::uint64_t too_slow = 0;            // of them: fit, but miss the deadline
-  std::uint64_t groups_passed_over = 0;  // bounded: shown to hold nothing better
+  std::uint64_t groups_passed_over = 0;  // bounded: groups on a number of devices, shown to hold nothing better
   std::uint64_t asked_rank = 0;          // 1: nothing is better; 0: it is not in the space, or does not fit
   double seconds = 0;
   bool stopped = false;
 };
 
+// Of these, what no other is at least as good as in all of the values and better in one. Each value is one of
+// time, cost, devices, memory.
+std::vector<Candidate> pareto_front(const std::vector<Candidate>& candidates, const std::vector<Objective>& values);
+
 SearchResult search(const Space& space, const SearchOptions& options);
 
 // No layout of a group takes less time for a step than this.
-double least_step_s(const spec::Job& job, const Group& group);
+double least_step_s(const spec::Job& job, const Group& group, int devices);
 
 }  // namespace twinpod::plan

@@ -356,7 +356,8 @@ TEST(Search, NoLayoutOfAGroupBeatsItsBound) {
       alone.groups = {group};
       const SearchResult found = search(alone, {.keep = 1, .num_threads = 1});
       if (found.ranked.empty()) continue;
-      EXPECT_LE(least_step_s(problem.job, group), found.ranked.front().step_time_s) << text_of(found.ranked.front());
+      EXPECT_LE(least_step_s(problem.job, group, problem.job.cluster.devices), found.ranked.front().step_time_s)
+          << text_of(found.ranked.front());
     }
   }
 }

@@ -133,10 +133,10 @@ std::vector<int> micro_batches_sizes(const Space& space) {
 }
 
 // Data-parallel ranks, or 0 when these sizes do not divide devices, batch and experts.
-int data_ranks(const Space& space, const Group& group, int pp) {
+int data_ranks(const Space& space, const Group& group, int devices, int pp) {
   const std::int64_t ranks = std::int64_t{group.tp} * group.cp * pp;
-  if (ranks > group.devices || group.devices % ranks != 0) return 0;
-  const auto dp = static_cast<int>(group.devices / ranks);
+  if (ranks > devices || devices % ranks != 0) return 0;
+  const auto dp = static_cast<int>(devices / ranks);
   const double share = static_cast<double>(dp) * group.micro_batch;
   const double batch = space.job->training.global_batch;
   if (batch < share || std::fmod(batch, share) != 0 || !is_wished(space.wishes.dp, dp)) return 0;
@@ -145,9 +145,9 @@ int data_ranks(const Space& space, const Group& group, int pp) {
   return std::int64_t{dp} * group.cp * group.tp % (group.ep * etp) == 0 ? dp : 0;
 }
 
-int nodes_of(const Space& space, const Group& group) {
+int nodes_of(const Space& space, int devices) {
   const int per_node = std::max(1, space.job->cluster.devices_per_node);
-  return (group.devices + per_node - 1) / per_node;
+  return (devices + per_node - 1) / per_node;
 }
 
 bool stages_hold_layers(const spec::Job& job, int pp, bool uneven_ends) {
@@ -207,9 +207,9 @@ std::vector<int> zero_stages(const Space& space, int pp) {
 }
 
 // Optimizer state with all ranks, shared by them, on the host, or on servers.
-void add_homes(const Space& space, const Group& group, int pp, std::vector<Keeping>& list) {
+void add_homes(const Space& space, const Group& group, int devices, int pp, std::vector<Keeping>& list) {
   const spec::Job& job = *space.job;
-  const int dp = data_ranks(space, group, pp);
+  const int dp = data_ranks(space, group, devices, pp);
   std::vector<int> zeros = zero_stages(space, pp);
   if (!has_copies(job.model, dp, group.cp, group.tp, group.ep, group.etp)) zeros = {0};
   for (const int zero : zeros) {
@@ -218,7 +218,7 @@ void add_homes(const Space& space, const Group& group, int pp, std::vector<Keepi
       list.push_back({.zero = zero, .offload_optimizer = offload != 0});
     }
   }
-  const int nodes = nodes_of(space, group);
+  const int nodes = nodes_of(space, devices);
   std::vector<int> open = {0};
   if (space.abilities.parameter_server) open.push_back(nodes);
   for (const int servers : values_of(space.wishes.servers, open, job.layout.servers)) {
@@ -243,22 +243,18 @@ spec::Abilities all_abilities() {
 
 Space space_of(const spec::Job& job, const Wishes& asked, const spec::Abilities& abilities) {
   const Wishes wishes = without_repeats(asked);
-  Space space{&job, wishes, abilities, {}};
-  const std::vector<int> devices = wishes.devices.empty() ? std::vector<int>{job.cluster.devices} : wishes.devices;
-  const std::vector<int> tensor = tensor_sizes(space);
+  Space space{&job, wishes, abilities, wishes.devices, {}};
+  if (space.devices.empty()) space.devices = {job.cluster.devices};
   const std::vector<int> context = context_sizes(space);
   const std::vector<int> experts = expert_sizes(space);
   const std::vector<int> batches = micro_batches_sizes(space);
-  for (const int n : devices) {
-    for (const int tp : tensor) {
-      for (const int cp : context) {
-        if (n % (std::int64_t{tp} * cp) != 0) continue;
-        for (const int ep : experts) {
-          for (const int etp : expert_tensor_sizes(space, tp)) {
-            for (const int micro_batch : batches) {
-              for (const int split : sequence_splits(space, tp, cp))
-                space.groups.push_back({n, tp, cp, ep, etp, micro_batch, split != 0});
-            }
+  for (const int tp : tensor_sizes(space)) {
+    for (const int cp : context) {
+      for (const int ep : experts) {
+        for (const int etp : expert_tensor_sizes(space, tp)) {
+          for (const int micro_batch : batches) {
+            for (const int split : sequence_splits(space, tp, cp))
+              space.groups.push_back({tp, cp, ep, etp, micro_batch, split != 0});
           }
         }
       }
@@ -267,23 +263,26 @@ Space space_of(const spec::Job& job, const Wishes& asked, const spec::Abilities&
   return space;
 }
 
-std::vector<int> stage_counts(const Space& space, const Group& group) {
+std::vector<int> stage_counts(const Space& space, const Group& group, int devices) {
   const spec::Job& job = *space.job;
   std::vector<int> counts;
-  for (const int pp : divisors_of(group.devices / (std::int64_t{group.tp} * group.cp))) {
-    if (pp > job.model.layers) break;
+  const std::int64_t of_model = std::int64_t{group.tp} * group.cp;
+  if (devices % of_model != 0) return counts;
+  const std::int64_t most = std::min<std::int64_t>(job.model.layers, devices / of_model);
+  for (int pp = 1; pp <= most; ++pp) {
+    if (devices % (of_model * pp) != 0) continue;
     const bool able = space.abilities.pipeline_parallel || !space.wishes.pp.empty() || pp == job.layout.pp;
     if (!is_wished(space.wishes.pp, pp) || (pp > 1 && !able)) continue;
-    if (data_ranks(space, group, pp) > 0) counts.push_back(pp);
+    if (data_ranks(space, group, devices, pp) > 0) counts.push_back(pp);
   }
   return counts;
 }
 
-std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int pp) {
+std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int devices, int pp) {
   const spec::Job& job = *space.job;
   const Wishes& wishes = space.wishes;
   if (pp == 1) return runs_on_one_stage(wishes) ? std::vector<Pipelining>{{}} : std::vector<Pipelining>{};
-  const int dp = data_ranks(space, group, pp);
+  const int dp = data_ranks(space, group, devices, pp);
   const double micro_batches = job.training.global_batch / (static_cast<double>(dp) * group.micro_batch);
   std::vector<Pipelining> list;
   for (const bool uneven : end_choices(space, pp)) {
@@ -298,10 +297,10 @@ std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int 
   return list;
 }
 
-std::vector<Keeping> keepings(const Space& space, const Group& group, int pp) {
+std::vector<Keeping> keepings(const Space& space, const Group& group, int devices, int pp) {
   const spec::Job& job = *space.job;
   std::vector<Keeping> homes;
-  add_homes(space, group, pp, homes);
+  add_homes(space, group, devices, pp, homes);
   const std::vector<int> parked =
       switch_of(space.wishes.offload_activations, space.abilities.offload_activations, job.layout.offload_activations);
   std::vector<Keeping> list;

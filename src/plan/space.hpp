@@ -44,7 +44,6 @@ struct Wishes {
 spec::Abilities all_abilities();
 
 struct Group {
-  int devices = 1;
   int tp = 1;
   int cp = 1;
   int ep = 1;
@@ -57,21 +56,22 @@ struct Space {
   const spec::Job* job = nullptr;
   Wishes wishes;
   spec::Abilities abilities;
+  std::vector<int> devices;  // rising
   std::vector<Group> groups;
 };
 
 // REQUIRES: the job outlives the space.
 Space space_of(const spec::Job& job, const Wishes& wishes, const spec::Abilities& abilities);
 
-// Below a group: stages, then how they are run, then what is kept where.
-std::vector<int> stage_counts(const Space& space, const Group& group);
+// Below a group: a number of devices, stages, then how they are run, then what is kept where.
+std::vector<int> stage_counts(const Space& space, const Group& group, int devices);
 
 struct Pipelining {
   spec::Schedule schedule = spec::Schedule::one_f_one_b;
   int virtual_stages = 1;
   bool uneven_ends = false;
 };
-std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int pp);
+std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int devices, int pp);
 
 struct Keeping {
   int zero = 0;
@@ -80,7 +80,7 @@ struct Keeping {
   bool offload_activations = false;
   spec::Recompute recompute = spec::Recompute::none;
 };
-std::vector<Keeping> keepings(const Space& space, const Group& group, int pp);
+std::vector<Keeping> keepings(const Space& space, const Group& group, int devices, int pp);
 
 // The job's layout with one name for what is the same, dp filled in.
 spec::Layout canonical(const spec::Job& job);

@@ -21,7 +21,7 @@ std::vector<int> tensor_sizes(const Space& space) {
 
 std::vector<Schedule> schedules(const Space& space, int pp) {
   std::vector<Schedule> all;
-  for (const Pipelining& one : pipelinings(space, {.devices = space.job->cluster.devices}, pp)) {
+  for (const Pipelining& one : pipelinings(space, {}, space.job->cluster.devices, pp)) {
     if (std::find(all.begin(), all.end(), one.schedule) == all.end()) all.push_back(one.schedule);
   }
   return all;
@@ -58,10 +58,10 @@ TEST(Space, StagesMayHaveToBeEven) {
   const auto has_unequal = [](const std::vector<Pipelining>& list) {
     return std::any_of(list.begin(), list.end(), [](const Pipelining& p) { return !p.uneven_ends; });
   };
-  EXPECT_TRUE(has_unequal(pipelinings(space_of(job, {}, {}), {.devices = 64}, 4)));
-  EXPECT_FALSE(has_unequal(pipelinings(space_of(job, {}, even), {.devices = 64}, 4)));
+  EXPECT_TRUE(has_unequal(pipelinings(space_of(job, {}, {}), {}, 64, 4)));
+  EXPECT_FALSE(has_unequal(pipelinings(space_of(job, {}, even), {}, 64, 4)));
   // 30 layers, embedding and head are 32: eight for each of four stages.
-  EXPECT_FALSE(pipelinings(space_of(job, {}, even), {.devices = 64}, 4).empty());
+  EXPECT_FALSE(pipelinings(space_of(job, {}, even), {}, 64, 4).empty());
 }
 
 TEST(Space, OneNameForWhatIsTheSame) {

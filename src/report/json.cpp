@@ -1,46 +1,13 @@
 #include "report/json.hpp"
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 
 #include "plan/fits.hpp"
+#include "report/json_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string printed(const Json& json) {
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
-}
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-Json or_null(int value) { return value == 0 ? Json(nullptr) : Json(value); }
-
-Json layout_json(const spec::Job& job) {
-  const spec::Layout& l = job.layout;
-  return {{"dp", spec::data_parallel(job)},
-          {"tp", l.tp},
-          {"pp", l.pp},
-          {"virtual_stages", l.virtual_stages},
-          {"cp", l.cp},
-          {"ep", l.ep},
-          {"etp", l.etp > 0 ? l.etp : l.tp},
-          {"sequence_parallel", l.sequence_parallel},
-          {"zero", l.zero},
-          {"shard_group", l.shard_group},
-          {"micro_batch", l.micro_batch},
-          {"recompute", spec::name_of(l.recompute)},
-          {"recompute_layers", l.recompute_layers},
-          {"schedule", spec::name_of(l.schedule)},
-          {"offload_optimizer", l.offload_optimizer},
-          {"offload_activations", l.offload_activations},
-          {"remainder_last", l.remainder_last},
-          {"uneven_ends", l.uneven_ends},
-          {"async_tp", l.async_tp}};
-}
 
 Json training_json(const spec::Job& job) {
   const spec::Training& t = job.training;
@@ -64,18 +31,10 @@ void add_time(const plan::Assessment& a, Json& json) {
   json["step_time_s"] = step;
   json["step_time_low_s"] = known ? Json(step * a.range.low) : Json(nullptr);
   json["step_time_high_s"] = known ? Json(step * a.range.high) : Json(nullptr);
-  json["range"] = {{"low", known ? Json(a.range.low) : Json(nullptr)},
-                   {"high", known ? Json(a.range.high) : Json(nullptr)},
-                   {"runs", a.range.count},
-                   {"basis", or_null(a.range.basis)}};
+  json["range"] = range_json(a.range);
   json["validated"] = a.range.validated();
   json["outside_validation"] = or_null(a.range.outside);
-  Json parts = Json::object();
-  for (int i = 0; i < plan::kNumParts; ++i) {
-    const auto part = static_cast<plan::Part>(i);
-    parts[std::string(plan::part_name(part))] = a.step.parts[part];
-  }
-  json["breakdown_s"] = std::move(parts);
+  json["breakdown_s"] = parts_json(a.step.parts);
   json["micro_batches"] = a.step.micro_batches;
 }
 
@@ -141,7 +100,7 @@ std::string estimate_json(const spec::Job& job, const plan::Assessment& a, const
                {"device", job.cluster.device.name},
                {"devices", job.cluster.devices},
                {"stack", job.stack.name},
-               {"layout", layout_json(job)},
+               {"layout", layout_json(job.layout, spec::data_parallel(job))},
                {"training", training_json(job)}};
   add_time(a, json);
   add_metrics(a.metrics, json);

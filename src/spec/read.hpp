@@ -19,6 +19,9 @@ namespace twinpod::spec {
 // Of a job that names none: the one that most published runs of such a device used.
 std::string_view default_stack(const Device& device);
 
+// "GPT-3 175B on 1024 x A100-SXM4-80GB": of a job that has no name.
+std::string default_name(const Job& job);
+
 struct Request {
   std::string file;           // a job file (.yaml, .yml), or empty
   std::string model;          // catalog name or a Hugging Face config.json; with a file: instead of its model

@@ -148,12 +148,12 @@ void read_training(Reader& reader, const Node& root, Context& context, Job& job)
   }
 }
 
+}  // namespace
+
 std::string default_name(const Job& job) {
   return fmt::format("{} on {} x {}", job.model.name.empty() ? "model" : job.model.name, job.cluster.devices,
                      job.cluster.device.name.empty() ? "device" : job.cluster.device.name);
 }
-
-}  // namespace
 
 void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   Reader reader(node, context, "layout");

@@ -1,0 +1,34 @@
+#include "cli/job_request.hpp"
+
+#include <fmt/format.h>
+
+namespace twinpod::cli {
+namespace {
+
+bool is_job_file(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+
+}  // namespace
+
+Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster) {
+  if (arguments.words.size() != 1) {
+    return input_error(
+        fmt::format("{} takes one model or job file, but {} are given", command, arguments.words.size()),
+        fmt::format("twinpod {0} gpt3-175b --on dgx-superpod-a100-140, or twinpod {0} job.yaml", command));
+  }
+  spec::Request request;
+  const std::string& word = arguments.words.front();
+  (is_job_file(word) ? request.file : request.model) = word;
+  request.cluster = cluster;
+  if (request.file.empty() && request.cluster.empty()) {
+    return input_error(fmt::format("{} needs a cluster", command),
+                       "add --on CLUSTER; `twinpod show clusters` lists them");
+  }
+  for (const GivenFlag& given : arguments.flags) {
+    if (given.flag->name == "set") request.sets.emplace_back(given.value);
+    if (given.flag->setting.empty()) continue;
+    request.sets.emplace_back(fmt::format("{}={}", given.flag->setting, given.value), given.as_written);
+  }
+  return request;
+}
+
+}  // namespace twinpod::cli

@@ -1,0 +1,70 @@
+// Pieces of JSON that several reports have in common.
+//
+//     Json json = {{"layout", layout_json(job.layout, spec::data_parallel(job))}, {"parts_s", parts_json(step.parts)}};
+//     return printed(json);
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "plan/estimate.hpp"
+#include "plan/range.hpp"
+#include "spec/job.hpp"
+#include "spec/names.hpp"
+
+namespace twinpod::report {
+
+using Json = nlohmann::ordered_json;
+
+// Text that is not UTF-8 is replaced, never thrown about.
+inline std::string printed(const Json& json) {
+  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+}
+
+inline Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+inline Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+inline Json or_null(int value) { return value == 0 ? Json(nullptr) : Json(value); }
+
+// etp 0 means as tp, and is written so.
+inline Json layout_json(const spec::Layout& l, int dp) {
+  return {{"dp", dp},
+          {"tp", l.tp},
+          {"pp", l.pp},
+          {"virtual_stages", l.virtual_stages},
+          {"cp", l.cp},
+          {"ep", l.ep},
+          {"etp", l.etp > 0 ? l.etp : l.tp},
+          {"sequence_parallel", l.sequence_parallel},
+          {"zero", l.zero},
+          {"shard_group", l.shard_group},
+          {"micro_batch", l.micro_batch},
+          {"recompute", spec::name_of(l.recompute)},
+          {"recompute_layers", l.recompute_layers},
+          {"schedule", spec::name_of(l.schedule)},
+          {"servers", l.servers},
+          {"offload_optimizer", l.offload_optimizer},
+          {"offload_activations", l.offload_activations},
+          {"remainder_last", l.remainder_last},
+          {"uneven_ends", l.uneven_ends},
+          {"async_tp", l.async_tp}};
+}
+
+inline Json parts_json(const plan::Parts& parts) {
+  Json json = Json::object();
+  for (int i = 0; i < plan::kNumParts; ++i) {
+    const auto part = static_cast<plan::Part>(i);
+    json[std::string(plan::part_name(part))] = parts[part];
+  }
+  return json;
+}
+
+inline Json range_json(const plan::Range& range) {
+  const bool known = range.count > 0;
+  return {{"low", known ? Json(range.low) : Json(nullptr)},
+          {"high", known ? Json(range.high) : Json(nullptr)},
+          {"runs", range.count},
+          {"basis", or_null(range.basis)}};
+}
+
+}  // namespace twinpod::report
