@@ -1,6 +1,7 @@
 // twinpod demo: why GPT-3 needs a cluster, on one screen.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -9,10 +10,11 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
-#include "layout/check.hpp"
 #include "plan/assessment.hpp"
 #include "plan/fits.hpp"
 #include "plan/rules.hpp"
+#include "plan/search.hpp"
+#include "report/plan_report.hpp"
 #include "report/tables.hpp"
 #include "spec/names.hpp"
 #include "spec/read.hpp"
@@ -30,15 +32,16 @@ constexpr int kDevices = 1024;
 constexpr std::string_view kCluster = "dgx-superpod-a100-140";
 constexpr std::string_view kStack = "megatron-2022";  // the one with most published runs like this
 
-// Layouts of the literature for a model of this size, and their neighbours.
-struct Candidate {
-  int tp, pp, virtual_stages, micro_batch;
+constexpr std::size_t kPlanned = 3;   // layouts of the plan that are shown, each of another shape
+constexpr std::size_t kRanked = 500;  // of the plan, among which those are
+
+// Layouts of the literature for a model of this size.
+struct Published {
+  int tp, pp, virtual_stages;
   std::string_view recompute;
 };
-constexpr std::array kCandidates = {Candidate{8, 16, 1, 1, "full"},      Candidate{8, 8, 1, 1, "full"},
-                                    Candidate{8, 8, 1, 1, "selective"},  Candidate{8, 8, 3, 1, "selective"},
-                                    Candidate{8, 8, 6, 1, "selective"},  Candidate{8, 16, 3, 1, "selective"},
-                                    Candidate{4, 16, 3, 1, "selective"}, Candidate{4, 16, 6, 1, "selective"}};
+constexpr std::array kPublished = {Published{8, 16, 1, "full"}, Published{8, 8, 1, "full"},
+                                   Published{8, 8, 1, "selective"}, Published{8, 8, 3, "selective"}};
 
 std::string memory_part() {
   return fmt::format(
@@ -64,7 +67,7 @@ std::string time_part() {
       rule_s(kDevices, kA100Rate) / kDay);
 }
 
-spec::Request request_of(const Candidate& c) {
+spec::Request request_of(const Published& c) {
   spec::Request request;
   request.model = "gpt3-175b";
   request.cluster = kCluster;
@@ -73,7 +76,6 @@ spec::Request request_of(const Candidate& c) {
                   fmt::format("layout.tp={}", c.tp),
                   fmt::format("layout.pp={}", c.pp),
                   fmt::format("layout.virtual_stages={}", c.virtual_stages),
-                  fmt::format("layout.micro_batch={}", c.micro_batch),
                   fmt::format("layout.recompute={}", c.recompute),
                   "layout.sequence_parallel=true",
                   "layout.zero=1",
@@ -85,32 +87,55 @@ spec::Request request_of(const Candidate& c) {
 struct Tried {
   spec::Job job;
   plan::Assessment assessment;
-  bool fits = false;
+  bool planned = false;  // else published
 };
 
-Result<std::vector<Tried>> try_candidates(const spec::Catalog& catalog) {
+struct Shown {
+  std::vector<Tried> layouts;  // published ones, then the plan's, its best first
+  std::uint64_t tried = 0;
+  std::uint64_t fit = 0;
+  double seconds = 0;
+  const Tried& best() const { return layouts[kPublished.size()]; }
+};
+
+bool has_shape(const std::vector<Tried>& layouts, const spec::Layout& l) {
+  return std::any_of(layouts.begin(), layouts.end(), [&](const Tried& one) {
+    return one.planned && one.job.layout.tp == l.tp && one.job.layout.pp == l.pp;
+  });
+}
+
+void add_plan(const plan::Accuracy& accuracy, Shown& shown) {
+  const spec::Job job = shown.layouts.front().job;
+  const plan::SearchResult found =
+      plan::search(plan::space_of(job, {}, job.stack.abilities), {.keep = kRanked, .memory_margin = 0.05});
+  shown.tried = found.evaluated;
+  shown.fit = found.feasible;
+  shown.seconds = found.seconds;
+  for (const plan::Candidate& candidate : found.ranked) {
+    if (shown.layouts.size() == kPublished.size() + kPlanned) return;
+    if (has_shape(shown.layouts, candidate.layout)) continue;
+    const spec::Job planned = report::job_of(job, candidate);
+    shown.layouts.push_back({planned, plan::assess(planned, accuracy), true});
+  }
+}
+
+Result<Shown> try_layouts(const spec::Catalog& catalog) {
   const Result<plan::Accuracy> accuracy = plan::read_accuracy(catalog.folder() + "/accuracy.yaml");
   if (!accuracy) return tl::unexpected(accuracy.error());
-  std::vector<Tried> tried;
-  for (const Candidate& candidate : kCandidates) {
-    Result<spec::Job> job = spec::read_job(request_of(candidate), catalog);
+  Shown shown;
+  for (const Published& published : kPublished) {
+    Result<spec::Job> job = spec::read_job(request_of(published), catalog);
     if (!job) return tl::unexpected(job.error());
-    const Result<void> valid = layout::check(*job);
+    const Result<void> valid = plan::check_memory(*job);
     if (!valid) return tl::unexpected(valid.error());
-    tried.push_back({*job, plan::assess(*job, *accuracy), !plan::shortage(*job)});
+    shown.layouts.push_back({*job, plan::assess(*job, *accuracy), false});
   }
-  return tried;
+  add_plan(*accuracy, shown);
+  if (shown.layouts.size() == kPublished.size()) return infeasible("no layout fits");
+  return shown;
 }
 
-const Tried* best_of(const std::vector<Tried>& tried) {
-  const Tried* best = nullptr;
-  for (const Tried& one : tried) {
-    if (one.fits && (best == nullptr || one.assessment.step.total_s < best->assessment.step.total_s)) best = &one;
-  }
-  return best;
-}
-
-std::string table_of(const std::vector<Tried>& tried, const Tried* best) {
+std::string table_of(const Shown& shown) {
   Table table({{"layout"},
                {"memory", Align::right},
                {"step", Align::right},
@@ -118,48 +143,47 @@ std::string table_of(const std::vector<Tried>& tried, const Tried* best) {
                {"scale factor", Align::right},
                {"time", Align::right},
                {"cost", Align::right},
-               {"verdict"}},
+               {"found by"}},
               {.indent = 2});
-  for (const Tried& one : tried) {
+  for (const Tried& one : shown.layouts) {
     const spec::Layout& l = one.job.layout;
     const plan::Metrics& m = one.assessment.metrics;
     const std::string chunks = l.virtual_stages > 1 ? fmt::format(" × {} chunks", l.virtual_stages) : "";
-    table.row({fmt::format("tp {} × pp {}{}, {} recompute", l.tp, l.pp, chunks, spec::name_of(l.recompute)),
+    table.row({fmt::format("tp {} × pp {}{}, micro-batch {}, {} recompute", l.tp, l.pp, chunks, l.micro_batch,
+                           spec::name_of(l.recompute)),
                format_bytes(one.assessment.memory.total()), format_seconds(m.step_time_s),
                fmt::format("{:.1f} %", 100 * m.mfu), fmt::format("{:.2f}", m.scale_factor),
                fmt::format("{:.1f} d", *m.time_to_train_s / kDay),
                m.cost_usd ? fmt::format("{:.2f} M USD", *m.cost_usd / 1e6) : "not known",
-               !one.fits      ? "does not fit"
-               : &one == best ? "best so far"
-                              : "fits"});
+               one.planned ? "plan" : "people"});
   }
   return table.text();
 }
 
-std::string best_part(const Tried& best) {
-  const plan::Assessment& a = best.assessment;
+std::string best_part(const Shown& shown) {
+  const plan::Assessment& a = shown.best().assessment;
   const double days = *a.metrics.time_to_train_s / kDay;
-  std::string text = fmt::format("\n  best: {:.1f} days", days);
+  std::string text = fmt::format("\n  the plan's best of {} layouts: {:.1f} days",
+                                 with_thousands(static_cast<double>(shown.tried)), days);
   if (a.range.count > 0) {
     text += fmt::format(", between {:.1f} and {:.1f} in 8 of 10 cases ({})", days * a.range.low, days * a.range.high,
                         a.range.basis);
   }
   text += "\n";
   if (!a.range.validated()) text += fmt::format("  outside what was validated: {}\n", a.range.outside);
-  return text +
-         fmt::format(
-             "\nSee all of it: twinpod estimate gpt3-175b --on {} --devices {} --stack {} --tp {} --pp {} --vp {} "
-             "--sp --zero 1 --recompute selective --global-batch 1536 --tokens 300e9\n",
-             kCluster, kDevices, kStack, best.job.layout.tp, best.job.layout.pp, best.job.layout.virtual_stages);
+  return text + fmt::format(
+                    "\nWhy, and why not another: twinpod plan gpt3-175b --on {} --devices {} --stack {} "
+                    "--global-batch 1536 --tokens 300e9 --memory-margin 5% --explain\n",
+                    kCluster, kDevices, kStack);
 }
 
-std::string demo_json(const std::vector<Tried>& tried, const Tried* best) {
+std::string demo_json(const Shown& shown) {
   using Json = nlohmann::ordered_json;
   Json layouts = Json::array();
-  for (const Tried& one : tried) {
+  for (const Tried& one : shown.layouts) {
     layouts.push_back({{"layout", report::layout_text(one.job)},
-                       {"fits", one.fits},
-                       {"best", &one == best},
+                       {"found_by", one.planned ? "plan" : "people"},
+                       {"best", &one == &shown.best()},
                        {"memory_bytes", one.assessment.memory.total()},
                        {"step_time_s", one.assessment.step.total_s},
                        {"mfu", one.assessment.metrics.mfu},
@@ -171,6 +195,8 @@ std::string demo_json(const std::vector<Tried>& tried, const Tried* best) {
                      {"time_on_8_v100_s", rule_s(8, kV100Rate)},
                      {"time_on_512_v100_s", rule_s(512, kV100Rate)},
                      {"time_on_1024_a100_s", rule_s(kDevices, kA100Rate)},
+                     {"evaluated", shown.tried},
+                     {"feasible", shown.fit},
                      {"layouts", std::move(layouts)}};
   return json.dump(2) + "\n";
 }
@@ -178,16 +204,13 @@ std::string demo_json(const std::vector<Tried>& tried, const Tried* best) {
 Result<std::string> demo(const Arguments& arguments) {
   if (!arguments.words.empty())
     return input_error(fmt::format("demo takes no words, but `{}` is given", arguments.words[0]));
-  const Result<std::vector<Tried>> tried = try_candidates(catalog_of(arguments));
-  if (!tried) return tl::unexpected(tried.error());
-  const Tried* best = best_of(*tried);
-  if (arguments.has("json")) return demo_json(*tried, best);
-  std::string text = memory_part() + "\n" + time_part() +
-                     fmt::format("\ntwinpod's own estimate for {} devices of {}, stack {}:\n\n",
-                                 with_thousands(kDevices), kCluster, kStack);
-  text += table_of(*tried, best);
-  if (best != nullptr) text += best_part(*best);
-  return text;
+  const Result<Shown> shown = try_layouts(catalog_of(arguments));
+  if (!shown) return tl::unexpected(shown.error());
+  if (arguments.has("json")) return demo_json(*shown);
+  return memory_part() + "\n" + time_part() +
+         fmt::format("\ntwinpod's own estimate for {} devices of {}, stack {}:\n\n", with_thousands(kDevices), kCluster,
+                     kStack) +
+         table_of(*shown) + best_part(*shown);
 }
 
 }  // namespace

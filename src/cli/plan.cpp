@@ -173,15 +173,12 @@ void note_full_devices(const PlanRequest& request, const plan::Space& space, con
   options.keep = 1;
   options.memory_margin = kSafeMargin;
   const plan::SearchResult safer = plan::search(space, options);
-  std::string note = fmt::format(
-      "the best needs {:.0f} % of the memory, and one estimate in ten is off by more than 8 %", 100 * share);
-  if (!safer.ranked.empty()) {
-    const plan::Candidate& other = safer.ranked.front();
-    note += fmt::format("; with --memory-margin 8% it is {}: {} a step, {:+.1f} %",
-                        report::layout_text(report::job_of(request.job, other)), format_seconds(other.step_time_s),
-                        100 * (other.step_time_s / best.step_time_s - 1));
-  }
-  notes.push_back(note);
+  if (safer.ranked.empty()) return;
+  const plan::Candidate& other = safer.ranked.front();
+  notes.push_back(
+      fmt::format("the best fills {:.0f} % of the memory; the best that leaves 8 % free: {}, {} a step ({:+.1f} %)",
+                  100 * share, report::layout_text(report::job_of(request.job, other)),
+                  format_seconds(other.step_time_s), 100 * (other.step_time_s / best.step_time_s - 1)));
 }
 
 Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, const spec::Catalog& catalog) {
@@ -254,10 +251,8 @@ Result<std::string> answer_largest(const Arguments& arguments, const PlanRequest
 Result<std::string> answer_curve(const Arguments& arguments, const PlanRequest& request) {
   const Result<double> threshold = share_of(arguments, "threshold", 0.8);
   if (!threshold) return tl::unexpected(threshold.error());
-  std::vector<int> devices = request.terms.wishes.devices;
-  if (devices.empty()) devices = doubling_counts(request.job.cluster);
   const Result<plan::ScaleCurve> curve =
-      plan::scale_curve(request.job, devices, {*threshold, arguments.has("weak")}, request.terms);
+      plan::scale_curve(request.job, request.terms.wishes.devices, {*threshold, arguments.has("weak")}, request.terms);
   return answered(arguments, request, curve, report::scale_curve_text, report::scale_curve_json);
 }
 

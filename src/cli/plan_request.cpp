@@ -86,8 +86,11 @@ Result<void> read_wishes(const Arguments& arguments, PlanRequest& request) {
 // A range goes by whole nodes; what is written one by one stays.
 Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
   const std::optional<std::string> text = arguments.value("devices");
-  if (!text) return {};
   spec::Cluster& cluster = request.job.cluster;
+  if (!text) {
+    if (arguments.has("curve")) request.terms.wishes.devices = doubling_counts(cluster);
+    return {};
+  }
   Result<std::vector<int>> counts = whole_numbers("devices", *text, 1, spec::kMaxDevices);
   if (!counts) return tl::unexpected(counts.error());
   if (counts->back() > cluster.devices) {
@@ -170,6 +173,7 @@ Result<void> read_abilities(const Arguments& arguments, PlanRequest& request) {
   } else {
     request.terms.abilities = request.job.names_stack ? request.job.stack.abilities : spec::Abilities{};
   }
+  request.job.stack.abilities = *request.terms.abilities;
   return {};
 }
 

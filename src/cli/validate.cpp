@@ -6,6 +6,7 @@
 #include "cli/command.hpp"
 #include "core/files.hpp"
 #include "core/progress.hpp"
+#include "report/plan_check_report.hpp"
 #include "report/scatter.hpp"
 #include "report/validation_report.hpp"
 #include "validate/accuracy.hpp"
@@ -22,6 +23,7 @@ constexpr std::array kFlags = {
     Flag{"by", "stack|device", "statistics for each stack (the default) or device", ""},
     Flag{"worst", "N", "print only the N worst rows", ""},
     Flag{"reference", "", "only the best-documented runs", ""},
+    Flag{"plans", "", "is the plan as fast as the layouts that were published, and does it find their winners?", ""},
     Flag{"refit", "FILE", "fit the parameters again, write them, and predict by them", ""},
     Flag{"svg", "FILE", "draw prediction against measurement, one dot a run", ""},
     Flag{"write-accuracy", "FILE", "write the ranges of later estimates (with --cross-validate)", ""},
@@ -128,9 +130,36 @@ Result<void> predict_cases(const Arguments& arguments, const spec::Parameters& p
   return {};
 }
 
+// The reference runs, or all of a file that is given.
+Result<std::string> check_plans(const Arguments& arguments, const spec::Catalog& catalog) {
+  const auto runs = runs_of(arguments, catalog);
+  if (!runs) return tl::unexpected(runs.error());
+  const Result<std::vector<std::string>> reference = validate::reference_ids(catalog);
+  if (!reference) return tl::unexpected(reference.error());
+  const Result<std::vector<validate::Sweep>> sweeps = validate::read_catalog_sweeps(catalog);
+  if (!sweeps) return tl::unexpected(sweeps.error());
+  const std::set<std::string> wanted(reference->begin(), reference->end());
+  validate::Library library(catalog);
+  report::PlanChecks checks;
+  for (const validate::PublishedRun& run : *runs) {
+    if (arguments.words.empty() && !wanted.contains(run.id)) continue;
+    if (!validate::why_not_covered(run).empty()) continue;
+    const Result<validate::PlanCheck> check = validate::check_plan(run, library);
+    if (!check) return tl::unexpected(check.error());
+    checks.runs.push_back(*check);
+  }
+  for (const validate::Sweep& sweep : *sweeps) {
+    const Result<validate::SweepRanking> ranking = validate::rank_points(sweep, library);
+    if (!ranking) return tl::unexpected(ranking.error());
+    checks.sweeps.emplace_back(sweep, *ranking);
+  }
+  return arguments.has("json") ? report::plan_checks_json(checks) : report::plan_checks_text(checks);
+}
+
 Result<std::string> run_validation(const Arguments& arguments) {
   const Result<void> valid = check_arguments(arguments);
   if (!valid) return tl::unexpected(valid.error());
+  if (arguments.has("plans")) return check_plans(arguments, catalog_of(arguments));
   const Result<int> worst = whole_number(arguments, "worst", 0, -1);
   if (!worst) return tl::unexpected(worst.error());
   const spec::Catalog catalog = catalog_of(arguments);
@@ -160,6 +189,7 @@ const Command kValidate = {"validate",
                            "twinpod validate --split --worst 0\n"
                            "twinpod validate --cross-validate --worst 0\n"
                            "twinpod validate --cross-validate --worst 0 --svg accuracy.svg\n"
+                           "twinpod validate --plans\n"
                            "twinpod validate my-runs.yaml --json\n",
                            kFlags,
                            run_validation};

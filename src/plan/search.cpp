@@ -272,7 +272,6 @@ class GroupSearch {
     job_.layout.schedule = pipelining.schedule;
     job_.layout.virtual_stages = pipelining.virtual_stages;
     job_.layout.uneven_ends = pipelining.uneven_ends;
-    if (!shard_) shard_ = shard_times(job_);
     for (const Keeping& keeping : ways) try_layout(keeping);
   }
 
@@ -300,6 +299,7 @@ class GroupSearch {
     ++found_.evaluated;
     const MemoryUse use = peak_memory(job_, telling());
     if (!fits(job_, use, options_.memory_margin)) return;
+    if (!shard_) shard_ = shard_times(job_);
     Candidate candidate;
     candidate.step_time_s = step_sum(job_, *shard_, pass(), shares()).total_s;
     if (options_.within_step_s > 0 && candidate.step_time_s > options_.within_step_s) {

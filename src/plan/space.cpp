@@ -235,6 +235,7 @@ spec::Abilities all_abilities() {
   spec::Abilities all;
   all.schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_1p,
                    Schedule::zb_2p, Schedule::zb_v,        Schedule::dualpipe};
+  all.sharded_pipeline = true;
   all.offload_optimizer = true;
   all.offload_activations = true;
   all.parameter_server = true;

@@ -45,7 +45,7 @@ struct Abilities {
   bool expert_parallel = true;
   bool sequence_parallel = true;
   bool uneven_stages = true;     // layers need not divide by the stages
-  bool sharded_pipeline = true;  // ZeRO 2 and 3 go with a pipeline, too
+  bool sharded_pipeline = false;  // ZeRO 2 and 3 go with a pipeline, too
   bool offload_optimizer = false;
   bool offload_activations = false;
   bool parameter_server = false;
