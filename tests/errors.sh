@@ -93,6 +93,64 @@ check "errors: a model that does not fit" refuses 1 'memory: stage 0 needs' 'too
 check "errors: too few devices" refuses 1 'no layout of 8 of these devices fits; the fewest that do: devices' -- \
   estimate gpt3-175b --on dgx-a100 --tp 8
 
+# Plans: what was asked is wrong.
+llama=(plan llama3-70b --on h100-superpod --devices 512)
+check "errors: plan: a word where a list of numbers belongs" refuses 2 '--tp: found `eight`' 'a list 2,4,8, a range 1..64' -- \
+  "${llama[@]}" --tp eight
+check "errors: plan: unknown schedule" refuses 2 '--schedule: found `1f2b`' 'did you mean `1f1b`?' -- "${llama[@]}" --schedule 1f2b
+check "errors: plan: a stage that ZeRO has not" refuses 2 '--zero: found `4`' 'from 0 to 3' -- "${llama[@]}" --zero 4
+check "errors: plan: a switch that is neither on nor off" refuses 2 '--sequence-parallel: found `maybe`' 'on, off' -- \
+  "${llama[@]}" --sp maybe
+check "errors: plan: unknown objective" refuses 2 '--objective: found `tme`' 'did you mean `time`?' -- "${llama[@]}" --objective tme
+check "errors: plan: two objectives" refuses 2 '--objective: one of them decides' '--pareto weighs several' -- \
+  "${llama[@]}" --objective time,cost
+check "errors: plan: unknown value of a Pareto set" refuses 2 '--pareto: found `speed`' 'time, cost, devices, memory' -- \
+  "${llama[@]}" --pareto time,speed
+check "errors: plan: unknown space" refuses 2 '--space: found `ful`' 'stack or full' -- "${llama[@]}" --space ful
+check "errors: plan: more devices than there are" refuses 2 '20000' 'write at most 16384' -- \
+  plan llama3-70b --on h100-superpod --devices 1024,20000
+check "errors: plan: a range that falls" refuses 2 'a range that rises' 'try 8..16' -- plan llama3-70b --on h100-superpod --devices 16..8
+check "errors: plan: a deadline without a unit" refuses 2 '--within: found `60`' 'did you mean 60d?' -- "${llama[@]}" --within 60
+check "errors: plan: a margin in per cent without the sign" refuses 2 '--memory-margin: found `8`' 'did you mean 8%?' -- \
+  "${llama[@]}" --memory-margin 8
+check "errors: plan: unknown engine" refuses 2 'nothing to emit is called `megatrn`' 'did you mean `megatron`?' -- \
+  "${llama[@]}" --emit megatrn
+check "errors: plan: unknown thing to enlarge" refuses 2 '--largest: found `modell`' 'did you mean `model`?' -- \
+  "${llama[@]}" --largest modell
+check "errors: plan: unknown thing to change" refuses 2 '--what-if: found `netwrk=2x`' 'did you mean `network`?' -- \
+  "${llama[@]}" --what-if netwrk=2x
+check "errors: plan: a change without its factor" refuses 2 '--what-if: found `network`' 'such as network=2x' -- \
+  "${llama[@]}" --what-if network
+check "errors: plan: a device that is not there" refuses 2 'there is no device `h10`' 'did you mean' -- "${llama[@]}" --what-if device=h10
+check "errors: plan: failures are not modelled" refuses 2 'failures are not modelled' -- "${llama[@]}" --what-if failures=0
+check "errors: plan: two questions" refuses 2 '--what-if and --curve are two questions' -- "${llama[@]}" --what-if all --curve
+check "errors: plan: a Pareto set of another question" refuses 2 '--pareto says nothing with --curve' -- \
+  "${llama[@]}" --curve --pareto time,memory
+check "errors: plan: a threshold without its curve" refuses 2 '--threshold says nothing without --curve' -- \
+  "${llama[@]}" --threshold 0.9
+check "errors: plan: a question that has no CSV" refuses 2 '--csv prints a ranking, and --curve has none' -- "${llama[@]}" --curve --csv
+check "errors: plan: a launch for two clusters" refuses 2 '--emit is for one cluster, but --on names 2' -- \
+  plan llama3-70b --on dgx-h100,dgx-a100 --emit megatron
+check "errors: plan: a comma too many" refuses 2 'a name is missing beside a comma' -- plan llama3-70b --on dgx-h100,
+check "errors: plan: one of two clusters is unknown" refuses 2 'there is no cluster `dgx-h10`' -- plan llama3-70b --on dgx-a100,dgx-h10
+check "errors: plan: no model" refuses 2 'plan takes one model or job file, but 0 are given' -- plan
+
+# Plans that cannot be: status 1, and what to loosen.
+check "errors: plan: wishes that nothing divides" refuses 1 'no layout divides 512 devices, 80 layers, 64 heads' \
+  'without --tp 5 there are' -- "${llama[@]}" --tp 5 --schedule 1f1b
+check "errors: plan: two wishes that exclude each other" refuses 1 'without --zero 3 there are' 'without --servers 4 there are' -- \
+  "${llama[@]}" --servers 4 --zero 3
+check "errors: plan: a deadline that more devices would meet" refuses 1 'no layout that fits ends within 20.0 d: the fastest takes' \
+  '1,024 devices would do' -- "${llama[@]}" --within 20d
+check "errors: plan: a deadline that nothing meets" refuses 1 'no layout that fits ends within' 'try a longer --within' -- \
+  "${llama[@]}" --within 1s
+check "errors: plan: too few devices" refuses 1 'nothing fits on 8 A100-SXM4-80GB' 'too much' 'the fewest devices that do: 40' -- \
+  plan gpt3-175b --on dgx-a100
+check "errors: plan: a setting would make it fit" refuses 1 'nothing fits on 8 H100-SXM5-80GB' \
+  'with the optimizer on the host' 'the fewest devices that do: 16' -- plan llama3-70b --on dgx-h100
+check "errors: plan: an engine that cannot run the model" refuses 1 'emit torchtitan' -- \
+  plan gpt3-175b --on dgx-superpod-a100-140 --emit torchtitan
+
 # With --json standard output gets one object all the same.
 gives_json_error() {
   ! twinpod estimate gpt3-175 --on dgx-a100 --json >"$scratch/out" 2>/dev/null && grep -q '"message": "there is no model' "$scratch/out"

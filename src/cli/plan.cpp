@@ -4,16 +4,17 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <map>
 
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
 #include "cli/plan_request.hpp"
 #include "core/files.hpp"
+#include "core/nearest.hpp"
 #include "core/progress.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "emit/emit.hpp"
-#include "layout/check.hpp"
 #include "plan/estimate.hpp"
 #include "plan/fits.hpp"
 #include "plan/questions.hpp"
@@ -24,10 +25,11 @@
 namespace twinpod::cli {
 namespace {
 
-constexpr std::size_t kKeptForText = 5000;        // of the ranking, so that the best of each shape is among them
-constexpr std::size_t kKeptForScripts = 20000;    // lines of JSON and CSV, unless --top says otherwise
-constexpr double kSafeMargin = 0.08;              // nine of ten published memory figures are met within this
-constexpr std::uint64_t kManyGroups = 2'000'000;  // from here on bounds are used, unasked
+constexpr std::size_t kKeptForText = 5000;      // of the ranking, so that the best of each shape is among them
+constexpr std::size_t kKeptForScripts = 20000;  // lines of JSON and CSV, unless --top says otherwise
+constexpr double kSafeMargin = 0.08;            // nine of ten published memory figures are met within this
+constexpr std::size_t kManyGroups = 200'000;    // times numbers of devices: from here on bounds are used, unasked
+constexpr std::size_t kKeptOfMany = 300;
 
 constexpr std::array kQuestionFlags = {
     Flag{"objective", "WHAT", "what the best is best in: time (default), cost, devices or memory", ""},
@@ -84,7 +86,6 @@ plan::SearchResult search_with_progress(const plan::Space& space, plan::SearchOp
 std::optional<plan::Candidate> asked_layout(const PlanRequest& request) {
   if (!request.written) return std::nullopt;
   const spec::Job& job = *request.written;
-  if (!layout::check(job)) return std::nullopt;
   spec::Job plain = job;
   plain.layout = plan::canonical(job);
   const plan::MemoryUse use = plan::peak_memory(plain);
@@ -107,7 +108,7 @@ Error nothing_to_try(const PlanRequest& request) {
     hint += fmt::format("{}without {} there are {}", hint.empty() ? "" : "; ", one.as_written,
                         count_text(found.evaluated, "layout"));
   }
-  const std::string batch = fmt::format("{:.0f}", request.job.training.global_batch);
+  const std::string batch = with_thousands(request.job.training.global_batch);
   if (hint.empty())
     hint = fmt::format("dp must divide the batch of {} sequences; another --global-batch or --devices may do", batch);
   return infeasible(fmt::format("no layout divides {} devices, {} layers, {} heads and a batch of {} as asked",
@@ -124,7 +125,7 @@ Error too_slow(const PlanRequest& request, double within_s) {
   terms.options.within_step_s = 0;
   const Result<plan::DeadlineAnswer> answer = plan::within_deadline(request.job, within_s, devices, terms);
   if (!answer) return answer.error();
-  std::string hint;
+  std::string hint = "no number of these devices does; try a longer --within or fewer --tokens";
   if (answer->beyond) {
     hint = fmt::format("{} devices would do: {}", with_thousands(answer->beyond->job.cluster.devices),
                        format_seconds(answer->beyond->metrics.time_to_train_s.value_or(0)));
@@ -149,18 +150,21 @@ Error why_nothing(const PlanRequest& request, const plan::SearchResult& found) {
 Result<std::string> emit_best(const PlanRequest& request, const plan::SearchResult& found,
                               const spec::Catalog& catalog) {
   emit::Launch launch = *request.launch;
-  std::optional<Error> first;
+  std::map<std::string, std::pair<std::size_t, Error>> refusals;
   for (const plan::Candidate& candidate : found.ranked) {
     const spec::Job job = report::job_of(request.job, candidate);
     const Result<void> possible = emit::check(job, launch.engine);
     if (!possible) {
-      if (!first) first = possible.error();
+      ++refusals.try_emplace(possible.error().message, 0, possible.error()).first->second.first;
       continue;
     }
     launch.run_s = plan::metrics(job, plan::step_time(job)).time_to_train_s.value_or(0);
     return emit::emit(job, launch, &catalog);
   }
-  return tl::unexpected(*first);
+  // What stands in the way of most of them is the reason.
+  const auto most = std::max_element(refusals.begin(), refusals.end(),
+                                     [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+  return tl::unexpected(most->second.second);
 }
 
 // A plan that needs almost all of the memory may run out of it: what a safer one would cost.
@@ -172,13 +176,20 @@ void note_full_devices(const PlanRequest& request, const plan::Space& space, con
   plan::SearchOptions options = request.terms.options;
   options.keep = 1;
   options.memory_margin = kSafeMargin;
+  options.bounded = true;
   const plan::SearchResult safer = plan::search(space, options);
   if (safer.ranked.empty()) return;
   const plan::Candidate& other = safer.ranked.front();
+  const bool by_cost = options.objective == plan::Objective::cost;
+  const std::string devices =
+      other.devices == best.devices ? "" : fmt::format(" on {} devices", with_thousands(other.devices));
   notes.push_back(
-      fmt::format("the best fills {:.0f} % of the memory; the best that leaves 8 % free: {}, {} a step ({:+.1f} %)",
-                  100 * share, report::layout_text(report::job_of(request.job, other)),
-                  format_seconds(other.step_time_s), 100 * (other.step_time_s / best.step_time_s - 1)));
+      fmt::format("the best fills {:.0f} % of the memory; the best that leaves 8 % free: {}{}, {} a step ({:+.1f} %{})",
+                  100 * best.memory_bytes / job.cluster.device.memory_bytes,
+                  report::layout_text(report::job_of(request.job, other)), devices, format_seconds(other.step_time_s),
+                  100 * (by_cost ? other.devices * other.step_time_s / (best.devices * best.step_time_s) - 1
+                                 : other.step_time_s / best.step_time_s - 1),
+                  by_cost ? " of the cost" : ""));
 }
 
 Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, const spec::Catalog& catalog) {
@@ -191,12 +202,16 @@ Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, 
   options.pareto = !request.pareto.empty();
   options.asked = asked_layout(request);
   const plan::Space space = plan::space_of(request.job, request.terms.wishes, *request.terms.abilities);
-  options.bounded = space.groups.size() > kManyGroups && !options.asked;
+  // A large space is not listed in full: bounds find the best of it.
+  options.bounded = !options.asked && !options.pareto && space.groups.size() * space.devices.size() > kManyGroups;
+  if (options.bounded && !scripts) options.keep = std::max<std::size_t>(kKeptOfMany, static_cast<std::size_t>(*top));
   plan::SearchResult found = search_with_progress(space, options);
+  if (found.ranked.empty() && found.stopped)
+    return infeasible("stopped before a layout that fits was found", "let it run for longer, or leave fewer axes open");
   if (found.ranked.empty()) return tl::unexpected(why_nothing(request, found));
   found.pareto = plan::pareto_front(found.pareto, request.pareto);
   if (request.launch) return emit_best(request, found, catalog);
-  note_full_devices(request, space, found.ranked.front(), request.notes);
+  if (!found.stopped) note_full_devices(request, space, found.ranked.front(), request.notes);
 
   const spec::Job best = report::job_of(request.job, found.ranked.front());
   const Result<plan::Accuracy> accuracy = plan::read_accuracy(catalog.folder() + "/accuracy.yaml");
@@ -229,7 +244,12 @@ template <typename Answer, typename Text, typename AsJson>
 Result<std::string> answered(const Arguments& arguments, const PlanRequest& request, const Result<Answer>& answer,
                              const Text& text, const AsJson& json) {
   if (!answer) return tl::unexpected(answer.error());
-  if (arguments.has("json")) return report::printed(json(*answer));
+  if (arguments.has("json")) {
+    report::Json object = json(*answer);
+    if (object.is_array()) object = {{"answers", std::move(object)}};  // one object, whatever is asked
+    object["notes"] = request.notes;
+    return report::printed(object);
+  }
   return with_notes(request, text(*answer));
 }
 
@@ -245,7 +265,9 @@ Result<std::string> answer_largest(const Arguments& arguments, const PlanRequest
   if (what == "model")
     return answered(arguments, request, plan::largest_model(job, request.terms), largest_model_text,
                     largest_model_json);
-  return input_error(fmt::format("--largest: found `{}`, expected model, sequence or batch", what));
+  const std::string nearest = nearest_name(what, {"model", "sequence", "batch"});
+  return input_error(fmt::format("--largest: found `{}`, expected model, sequence or batch", what),
+                     nearest.empty() ? "" : fmt::format("did you mean `{}`?", nearest));
 }
 
 Result<std::string> answer_curve(const Arguments& arguments, const PlanRequest& request) {
@@ -256,7 +278,23 @@ Result<std::string> answer_curve(const Arguments& arguments, const PlanRequest& 
   return answered(arguments, request, curve, report::scale_curve_text, report::scale_curve_json);
 }
 
-Result<std::string> answer_side_by_side(const Arguments& arguments, const std::vector<PlanRequest>& requests) {
+// Steps compare when they are of the same size.
+void share_batch(std::vector<PlanRequest>& requests) {
+  std::vector<int> devices;
+  double tokens = 0;
+  for (const PlanRequest& one : requests) {
+    if (one.job.training.batch_tokens <= 0) return;
+    devices.push_back(one.job.cluster.devices);
+    tokens = std::max(tokens, one.job.training.global_batch * one.job.training.sequence);
+  }
+  const int sequence = requests.front().job.training.sequence;
+  for (PlanRequest& one : requests) one.job.training.global_batch = plan::planned_batch(tokens, sequence, devices);
+  requests.front().notes = {fmt::format("batch of {} sequences chosen for all; --global-batch sets it",
+                                        with_thousands(requests.front().job.training.global_batch))};
+}
+
+Result<std::string> answer_side_by_side(const Arguments& arguments, std::vector<PlanRequest>& requests) {
+  share_batch(requests);
   std::vector<spec::Job> jobs;
   for (const PlanRequest& one : requests) {
     jobs.push_back(one.job);

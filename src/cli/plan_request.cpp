@@ -8,6 +8,7 @@
 #include "cli/values.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "layout/check.hpp"
 #include "spec/bounds.hpp"
 
 namespace twinpod::cli {
@@ -20,6 +21,17 @@ constexpr spec::NameTable<plan::Objective, 4> kObjectiveNames{{{"time", plan::Ob
                                                                {"cost", plan::Objective::cost},
                                                                {"devices", plan::Objective::devices},
                                                                {"memory", plan::Objective::memory}}};
+
+// What stands between commas.
+std::vector<std::string> split(std::string rest) {
+  std::vector<std::string> parts;
+  for (std::size_t comma = rest.find(','); comma != std::string::npos; comma = rest.find(',')) {
+    parts.push_back(rest.substr(0, comma));
+    rest.erase(0, comma + 1);
+  }
+  parts.push_back(rest);
+  return parts;
+}
 
 // Reads an axis into the wishes, and remembers how to forget it.
 class WishReader {
@@ -83,6 +95,17 @@ Result<void> read_wishes(const Arguments& arguments, PlanRequest& request) {
   return {};
 }
 
+// The counts of a list that stand there by themselves or in steps, not in a range.
+std::vector<int> written_counts(const std::string& text) {
+  std::vector<int> counts;
+  for (const std::string& part : split(text)) {
+    if (part.find("..") != std::string::npos && part.find(":x") == std::string::npos) continue;
+    const Result<std::vector<int>> values = whole_numbers("devices", part, 1, spec::kMaxDevices);
+    if (values) counts.insert(counts.end(), values->begin(), values->end());
+  }
+  return counts;
+}
+
 // A range goes by whole nodes; what is written one by one stays.
 Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
   const std::optional<std::string> text = arguments.value("devices");
@@ -98,9 +121,12 @@ Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
                                    cluster.name.empty() ? "its cluster" : cluster.name, cluster.devices),
                        fmt::format("write at most {}, or a larger cluster", cluster.devices));
   }
-  const bool range = text->find("..") != std::string::npos && text->find(":x") == std::string::npos;
   const int node = std::max(1, cluster.devices_per_node);
-  if (range && counts->back() >= node) std::erase_if(*counts, [&](int count) { return count % node != 0; });
+  const std::vector<int> written = written_counts(*text);
+  std::erase_if(*counts, [&](int count) {
+    return count % node != 0 && std::find(written.begin(), written.end(), count) == written.end() &&
+           counts->back() >= node;
+  });
   if (counts->empty()) {
     return input_error(fmt::format("--devices {}: no multiple of the {} devices of a node lies in it", *text, node));
   }
@@ -110,11 +136,12 @@ Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
 }
 
 // What nobody wrote: a batch that divides well, and how long the run is.
-void settle(PlanRequest& request) {
+void settle(const Arguments& arguments, PlanRequest& request) {
   spec::Job& job = request.job;
   if (job.training.batch_tokens > 0) {
     std::vector<int> devices = request.terms.wishes.devices;
     if (devices.empty()) devices = {job.cluster.devices};
+    if (arguments.has("weak")) devices = {devices.front()};  // from there it grows
     const double tokens = std::max(job.training.batch_tokens, kBatchTokensOfADevice * devices.back());
     job.training.global_batch = plan::planned_batch(tokens, job.training.sequence, devices);
     request.notes.push_back(fmt::format("batch of {} sequences chosen, {} tokens a step; --global-batch sets it",
@@ -156,7 +183,36 @@ Result<void> read_objective(const Arguments& arguments, PlanRequest& request) {
   return {};
 }
 
-// What may be run: the engine's, the named stack's, or without either what today's software can.
+template <typename T>
+std::vector<T> both(const std::vector<T>& stack, const std::vector<T>& engine) {
+  std::vector<T> values;
+  for (const T& value : stack) {
+    if (std::find(engine.begin(), engine.end(), value) != engine.end()) values.push_back(value);
+  }
+  return values.empty() ? engine : values;
+}
+
+// What the stack was planned for and the engine can run.
+spec::Abilities both(const spec::Abilities& stack, const spec::Abilities& engine) {
+  spec::Abilities can;
+  can.schedules = both(stack.schedules, engine.schedules);
+  can.recompute = both(stack.recompute, engine.recompute);
+  can.zero = both(stack.zero, engine.zero);
+  can.tensor_parallel = stack.tensor_parallel && engine.tensor_parallel;
+  can.pipeline_parallel = stack.pipeline_parallel && engine.pipeline_parallel;
+  can.context_parallel = stack.context_parallel && engine.context_parallel;
+  can.expert_parallel = stack.expert_parallel && engine.expert_parallel;
+  can.sequence_parallel = stack.sequence_parallel && engine.sequence_parallel;
+  can.uneven_stages = stack.uneven_stages && engine.uneven_stages;
+  can.sharded_pipeline = stack.sharded_pipeline && engine.sharded_pipeline;
+  can.offload_optimizer = stack.offload_optimizer && engine.offload_optimizer;
+  can.offload_activations = stack.offload_activations && engine.offload_activations;
+  can.parameter_server = stack.parameter_server && engine.parameter_server;
+  return can;
+}
+
+// What may be run: what the named stack can, or without one what today's software can; for a launch only what its
+// engine can, too. A job file for twinpod has no engine.
 Result<void> read_abilities(const Arguments& arguments, PlanRequest& request) {
   const std::string space = arguments.value_or("space", "stack");
   if (space != "stack" && space != "full")
@@ -168,12 +224,41 @@ Result<void> read_abilities(const Arguments& arguments, PlanRequest& request) {
   }
   if (space == "full") {
     request.terms.abilities = plan::all_abilities();
-  } else if (request.launch) {
-    request.terms.abilities = emit::abilities(request.launch->engine);
   } else {
     request.terms.abilities = request.job.names_stack ? request.job.stack.abilities : spec::Abilities{};
   }
+  if (request.launch && request.launch->engine != emit::Engine::twinpod)
+    request.terms.abilities = both(*request.terms.abilities, emit::abilities(request.launch->engine));
   request.job.stack.abilities = *request.terms.abilities;
+  return {};
+}
+
+// What is asked of several clusters is which of them is best.
+Result<void> check_clusters(const Arguments& arguments) {
+  const std::vector<std::string> clusters = clusters_of(arguments);
+  if (clusters.size() < 2) return {};
+  if (std::find(clusters.begin(), clusters.end(), "") != clusters.end()) {
+    return input_error(fmt::format("--on {}: a name is missing beside a comma", arguments.value_or("on", "")),
+                       "write CLUSTER,CLUSTER without spaces");
+  }
+  for (const std::string_view name : {"what-if", "largest", "curve", "emit", "pareto", "csv"}) {
+    if (arguments.has(name))
+      return input_error(fmt::format("--{} is for one cluster, but --on names {}", name, clusters.size()),
+                         "ask for each of them alone");
+  }
+  return {};
+}
+
+Result<void> check_outputs(const Arguments& arguments, const std::vector<std::string>& questions) {
+  if (arguments.has("json") && arguments.has("csv"))
+    return input_error("--json and --csv are two outputs", "choose one");
+  if (arguments.has("emit") && (arguments.has("json") || arguments.has("csv"))) {
+    return input_error(fmt::format("--emit writes a launch, not {}", arguments.has("json") ? "JSON" : "CSV"),
+                       "ask without --emit for the plan itself");
+  }
+  if (!questions.empty() && arguments.has("csv"))
+    return input_error(fmt::format("--csv prints a ranking, and {} has none", questions[0]),
+                       "--json prints the answer");
   return {};
 }
 
@@ -189,39 +274,41 @@ Result<void> check_plan_arguments(const Arguments& arguments) {
   }
   if (!given.empty() && arguments.has("pareto"))
     return input_error(fmt::format("--pareto says nothing with {}", given[0]), "ask one at a time");
-  if (arguments.has("json") && arguments.has("csv"))
-    return input_error("--json and --csv are two outputs", "choose one");
-  if (arguments.has("emit") && arguments.has("json"))
-    return input_error("--emit writes a launch, not JSON", "ask without --emit for the plan as JSON");
-  return {};
+  for (const std::string_view name : {"threshold", "weak"}) {
+    if (arguments.has(name) && !arguments.has("curve"))
+      return input_error(fmt::format("--{} says nothing without --curve", name), "add --curve");
+  }
+  const Result<void> clusters = check_clusters(arguments);
+  return clusters ? check_outputs(arguments, given) : clusters;
 }
 
-std::vector<std::string> clusters_of(const Arguments& arguments) {
-  std::vector<std::string> clusters;
-  std::string rest = arguments.value_or("on", "");
-  for (std::size_t comma = rest.find(','); comma != std::string::npos; comma = rest.find(',')) {
-    clusters.push_back(rest.substr(0, comma));
-    rest.erase(0, comma + 1);
-  }
-  clusters.push_back(rest);
-  return clusters;
-}
+std::vector<std::string> clusters_of(const Arguments& arguments) { return split(arguments.value_or("on", "")); }
 
 Result<PlanRequest> plan_request(const Arguments& arguments, const std::string& cluster, const spec::Catalog& catalog) {
-  const Result<spec::Request> asked = request_of("plan", arguments, cluster);
+  Result<spec::Request> asked = request_of("plan", arguments, cluster);
   if (!asked) return tl::unexpected(asked.error());
   Result<spec::Job> job = spec::read_job(*asked, catalog);
   if (!job) return tl::unexpected(job.error());
   PlanRequest request;
+  // torchtitan keeps other things in memory than Megatron does.
+  if (!job->names_stack && arguments.value_or("emit", "").ends_with("torchtitan")) {
+    asked->sets.emplace_back("stack=torchtitan");
+    job = spec::read_job(*asked, catalog);
+    if (!job) return tl::unexpected(job.error());
+  }
   request.job = std::move(*job);
   const bool default_name = request.job.name == spec::default_name(request.job);
   for (const auto& read : {read_wishes, read_devices}) {
     const Result<void> done = read(arguments, request);
     if (!done) return tl::unexpected(done.error());
   }
-  settle(request);
+  settle(arguments, request);
   if (default_name) request.job.name = spec::default_name(request.job);
-  if (request.job.has_layout) request.written = request.job;
+  if (request.job.has_layout) {
+    const Result<void> valid = layout::check(request.job);
+    if (valid) request.written = request.job;
+    if (!valid) request.notes.push_back(fmt::format("the job's own layout cannot be: {}", valid.error().message));
+  }
   for (const auto& read : {read_abilities, read_objective}) {
     const Result<void> done = read(arguments, request);
     if (!done) return tl::unexpected(done.error());
@@ -244,7 +331,9 @@ Result<double> share_of(const Arguments& arguments, std::string_view name, doubl
   if (!text) return fallback;
   const Result<double> share = parse_quantity(*text, Quantity::fraction);
   if (share && *share >= 0 && *share < 1) return *share;
-  return input_error(fmt::format("--{}: found `{}`, expected a share such as 0.1 or 10%", name, *text));
+  const bool percent = share && *share >= 1 && *share < 100;
+  return input_error(fmt::format("--{}: found `{}`, expected a share such as 0.1 or 10%", name, *text),
+                     percent ? fmt::format("did you mean {}%?", *text) : "");
 }
 
 std::vector<int> doubling_counts(const spec::Cluster& cluster) {

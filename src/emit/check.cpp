@@ -285,6 +285,7 @@ Result<void> all_of(const std::array<Rule, N>& rules, const Job& job, Engine eng
 spec::Abilities abilities(Engine engine) {
   spec::Abilities able;
   able.offload_optimizer = true;
+  able.sharded_pipeline = engine == Engine::torchtitan || engine == Engine::twinpod;
   able.offload_activations = engine != Engine::torchtitan;
   if (engine == Engine::torchtitan) {
     able.schedules = {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved, Schedule::zb_v};

@@ -353,8 +353,17 @@ Result<void> recomputed_layers_exist(const Job& job) {
       "try recompute_layers 0, which means all of them");
 }
 
+Result<void> the_host_can_be_reached(const Job& job) {
+  if (!job.layout.offload_optimizer && !job.layout.offload_activations) return {};
+  if (job.cluster.device.host_bytes_per_s > 0) return {};
+  return infeasible(
+      fmt::format("layout: {} goes to the host, but no link of {} to it is known",
+                  job.layout.offload_optimizer ? "the optimizer" : "activations", job.cluster.device.name),
+      "try without offloading, or set cluster.device.host_link");
+}
+
 // In an order in which each rule may rely on those before it.
-constexpr std::array<Rule, 17> kRules = {sizes_are_positive,
+constexpr std::array<Rule, 18> kRules = {sizes_are_positive,
                                          a_model_copy_fits_on_the_devices,
                                          written_dp_is_right,
                                          copies_divide_the_devices,
@@ -370,7 +379,8 @@ constexpr std::array<Rule, 17> kRules = {sizes_are_positive,
                                          servers_stand_alone,
                                          servers_have_nodes,
                                          shard_group_divides,
-                                         recomputed_layers_exist};
+                                         recomputed_layers_exist,
+                                         the_host_can_be_reached};
 
 }  // namespace
 

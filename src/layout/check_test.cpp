@@ -355,5 +355,13 @@ TEST(Divisors, NearestPrefersTheSmaller) {
   EXPECT_EQ(nearest_divisor(96, 1000), 96);
 }
 
+TEST(LayoutCheck, OffloadingNeedsALinkToTheHost) {
+  spec::Job job = small_job();
+  job.layout.offload_activations = true;
+  EXPECT_NE(refusal(job).find("no link"), std::string::npos);
+  job.cluster.device.host_bytes_per_s = 31.5e9;
+  EXPECT_EQ(refusal(job), "");
+}
+
 }  // namespace
 }  // namespace twinpod::layout

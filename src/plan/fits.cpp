@@ -10,6 +10,7 @@
 #include "core/units.hpp"
 #include "layout/check.hpp"
 #include "plan/estimate.hpp"
+#include "program/volume.hpp"
 #include "spec/bounds.hpp"
 #include "spec/names.hpp"
 
@@ -244,8 +245,8 @@ MemoryParts memory_parts(const MemoryUse& use) {
 double host_bytes(const Job& job, const MemoryUse& use) {
   const int devices = std::min(job.cluster.devices, job.cluster.devices_per_node);
   if (job.layout.servers == 0) return (use.elsewhere + use.parked) * devices;
-  const double copies = static_cast<double>(job.cluster.devices) / (spec::data_parallel(job) * job.layout.cp);
-  return use.parked * devices + (use.elsewhere + use.gradients) * copies / job.layout.servers;
+  const program::ServerVolumes volumes = program::server_volumes(job, mean_rank_parameters(job));
+  return use.parked * devices + volumes.parameters * state_bytes_of_parameter(job);
 }
 
 bool fits(const Job& job, const MemoryUse& use, double margin) {

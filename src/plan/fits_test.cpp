@@ -6,6 +6,8 @@
 #include <string>
 
 #include "layout/check.hpp"
+#include "model/arithmetic.hpp"
+#include "plan/test_job.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -132,6 +134,20 @@ TEST(Fits, NoNumberOfDevicesHoldsASequenceThatIsTooLong) {
   const Result<void> refused = check_memory(job);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().hint.rfind("no number of these devices", 0), 0U);
+}
+
+// Servers share the whole model, however its experts and stages are spread.
+TEST(HostBytes, OfServersAreTheStateOfTheWholeModel) {
+  for (const int ep : {1, 8}) {
+    for (const int pp : {1, 4}) {
+      spec::Job job = mixture_job(64);
+      job.layout.ep = ep;
+      job.layout.pp = pp;
+      job.layout.servers = 8;
+      const double state = model::parameters(job.model).total * state_bytes_of_parameter(job);
+      EXPECT_NEAR(host_bytes(job, peak_memory(job)) * 8 / state, 1, 0.05) << "ep " << ep << " pp " << pp;
+    }
+  }
 }
 
 }  // namespace

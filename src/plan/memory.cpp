@@ -264,12 +264,13 @@ MemoryUse memory_of(const Scene& scene, const Stage& stage) {
   const RankLoad load = load_of(scene, stage);
   const RankParameters& rank = load.parameters;
   const double owned = held(scene, rank, 1);
-  const bool gradients_on_host = job.layout.offload_optimizer && job.layout.zero >= 2;
+  const bool gradients_on_host = job.layout.offload_optimizer && job.layout.zero >= 2 && !keeps_whole_gradients(job);
   MemoryUse use;
   use.stage = stage.index;
   use.parameters = parameter_bytes(scene, rank);
   use.gradients = gradients_on_host ? 0 : gradient_bytes(scene, rank);
   (updates_elsewhere(job) ? use.elsewhere : use.optimizer) = scene.bytes.optimizer * owned;
+  if (gradients_on_host) use.elsewhere += scene.bytes.gradient * owned;
   use.activations = load.activations.total();
   use.parked = load.activations.parked;
   use.communication = communication_bytes(scene, stage, rank);
@@ -283,6 +284,22 @@ MemoryUse memory_of(const Scene& scene, const Stage& stage) {
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers) {
   const Scene scene{job, model::parameters(job.model), {}, {}, {}};
   return parameters_of(scene, {stage, stage_layers, stage_expert_layers, stage == job.layout.pp - 1});
+}
+
+RankParameters mean_rank_parameters(const spec::Job& job) {
+  const Scene scene{job, model::parameters(job.model), {}, {}, {}};
+  RankParameters sum;
+  for (int index = 0; index < job.layout.pp; ++index) {
+    const RankParameters rank = parameters_of(scene, stage_of(job, index));
+    sum.dense += rank.dense;
+    sum.experts += rank.experts;
+  }
+  return {sum.dense / job.layout.pp, sum.experts / job.layout.pp};
+}
+
+double state_bytes_of_parameter(const spec::Job& job) {
+  const ParameterBytes bytes = bytes_of_parameter(job);
+  return bytes.optimizer + bytes.gradient;
 }
 
 StageActivations stage_activations(const spec::Job& job, int stage) {

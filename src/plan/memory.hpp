@@ -67,4 +67,10 @@ StageActivations stage_activations(const spec::Job& job, int stage);
 using RankParameters = program::PieceParameters;
 RankParameters rank_parameters(const spec::Job& job, int stage, int stage_layers, int stage_expert_layers);
 
+// The same on average over the stages: what the ranks of all stages hold, divided by their number.
+RankParameters mean_rank_parameters(const spec::Job& job);
+
+// Optimizer state and gradient of one parameter, as a host keeps them.
+double state_bytes_of_parameter(const spec::Job& job);
+
 }  // namespace twinpod::plan

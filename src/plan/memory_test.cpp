@@ -7,6 +7,7 @@
 
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
+#include "plan/test_job.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -439,6 +440,18 @@ TEST(MemoryProperty, MoreDataParallelRanksNeverTakeMore) {
 
 TEST(MemoryProperty, MoreExpertParallelismNeverTakesMore) {
   expect_no_more([](spec::Job& job) { return job.layout.ep > 1 && (job.layout.ep = 8) > 0; });
+}
+
+// In a pipeline gradients are summed on the device, whatever ZeRO stage its optimizer on the host has.
+TEST(OffloadedMemory, AnOffloadedOptimizerLeavesGradientsInAPipeline) {
+  spec::Job job = gpt_job(64);
+  job.layout.offload_optimizer = true;
+  job.layout.pp = 4;
+  job.layout.zero = 2;
+  EXPECT_GT(peak_memory(job).gradients, 0);
+  job.layout.pp = 1;
+  EXPECT_EQ(peak_memory(job).gradients, 0);
+  EXPECT_GT(peak_memory(job).elsewhere, 0);
 }
 
 }  // namespace

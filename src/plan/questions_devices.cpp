@@ -132,7 +132,9 @@ Error nothing_on(const Job& job, const std::vector<int>& counts, const Terms& te
 }  // namespace
 
 ScaleCurve scale_curve(const Job& job, const std::vector<int>& devices, const ScaleOptions& options,
-                       const Terms& terms) {
+                       const Terms& asked) {
+  Terms terms = asked;
+  terms.options.within_step_s = 0;  // small clusters are slow, and that is what the curve shows
   const std::vector<int> counts = rising(devices);
   const auto best_on = [&](const std::vector<int>& wanted) {
     return options.batch_grows ? with_growing_batch(job, wanted, counts.front(), terms)

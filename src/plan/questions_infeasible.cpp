@@ -174,6 +174,12 @@ std::optional<Answer> fewest_devices(const Job& job, const Terms& terms) {
   const auto best_on = [&](const std::vector<int>& counts) { return best_of_each(job, counts, least); };
   const auto any = [](const Answer&) { return true; };
   const int unit = node_of(job);
+  // Within a node every count is worth a try, beyond it only whole nodes are.
+  for (int few = job.cluster.devices + 1; few < unit; ++few) {
+    Terms found = terms;
+    found.wishes.devices = {few};
+    if (!best_on({few}).empty()) return best_of(job, found);
+  }
   int bad = job.cluster.devices;
   std::int64_t count = unit;
   while (count <= bad) count *= 2;

@@ -45,6 +45,11 @@ Result<Answer> best_or_reason(const Job& job, const Terms& terms) {
 
 // ---- Sequence ----
 
+int odd_part(int number) {
+  while (number % 2 == 0) number /= 2;
+  return number;
+}
+
 // About as many tokens a step as before, in longer or shorter sequences.
 Job with_sequence(const Job& job, int sequence) {
   Job changed = job;
@@ -145,14 +150,16 @@ Job with_heads(const Job& job, int heads) {
 }  // namespace
 
 Result<LargestSequence> largest_sequence(const Job& job, const Terms& terms) {
-  const auto fits = [&](int units) { return anything_fits(with_sequence(job, units * kSequenceUnit), terms); };
-  const int most = spec::kMaxSequence / kSequenceUnit;
-  const int units = largest_that(most, fits);
-  const int sequence = std::max(1, units) * kSequenceUnit;
+  // Context ranks must divide the sequence: where the devices have an odd factor, multiples of it may go further.
+  int sequence = kSequenceUnit;
+  for (const int step : {kSequenceUnit, kSequenceUnit * odd_part(job.cluster.devices)}) {
+    const auto fits = [&](int units) { return anything_fits(with_sequence(job, units * step), terms); };
+    sequence = std::max(sequence, largest_that(spec::kMaxSequence / step, fits) * step);
+  }
   Result<Answer> best = best_or_reason(with_sequence(job, sequence), terms);
   if (!best) return tl::unexpected(best.error());
   LargestSequence answer{sequence, std::nullopt, std::move(*best)};
-  if (units < most) answer.too_long = sequence + kSequenceUnit;
+  if (sequence <= spec::kMaxSequence - kSequenceUnit) answer.too_long = sequence + kSequenceUnit;
   return answer;
 }
 

@@ -113,6 +113,12 @@ class Collector {
     }
   }
 
+  // At least one layout that is passed over misses the deadline.
+  void note_too_slow() {
+    const std::lock_guard lock(mutex_);
+    ++result_.too_slow;
+  }
+
   void pass_over() {
     const std::lock_guard lock(mutex_);
     ++result_.groups_passed_over;
@@ -244,7 +250,10 @@ class GroupSearch {
  private:
   // Whether nothing can be kept, nor be the best of its device count.
   bool is_hopeless(int devices, double least_s) {
-    if (options_.within_step_s > 0 && least_s > options_.within_step_s) return true;
+    if (options_.within_step_s > 0 && least_s > options_.within_step_s) {
+      collector_.note_too_slow();
+      return true;
+    }
     const auto worse = [&](const std::optional<Candidate>& than) {
       if (!than) return false;
       if (options_.objective == Objective::cost) return devices * least_s > device_seconds(*than);

@@ -14,9 +14,10 @@ namespace {
 using spec::Recompute;
 using spec::Schedule;
 
-constexpr int kLeastContextTokens = 512;  // of a sequence on one context rank; less than this nobody splits off
-constexpr std::size_t kMostCounts = 64;   // device counts that a planned batch looks at
-constexpr double kBatchSlack = 0.05;      // by which a planned batch may miss the tokens that were asked for
+constexpr int kLeastContextTokens = 512;    // of a sequence on one context rank; less than this nobody splits off
+constexpr std::size_t kMostCounts = 64;     // device counts that a planned batch looks at
+constexpr std::int64_t kMicroBatches = 64;  // so that there is a choice of micro-batches, too
+constexpr double kBatchSlack = 0.05;        // by which a planned batch may miss the tokens that were asked for
 
 template <typename T>
 bool contains(const std::vector<T>& values, T value) {
@@ -28,11 +29,11 @@ bool is_wished(const std::vector<T>& wish, T value) {
   return wish.empty() || contains(wish, value);
 }
 
-// The wish, or what stands open with the job's own value among it.
+// The wish, or what stands open; with the value of a layout that the job itself has among it.
 template <typename T>
-std::vector<T> values_of(const std::vector<T>& wish, std::vector<T> open, T own) {
+std::vector<T> values_of(const spec::Job& job, const std::vector<T>& wish, std::vector<T> open, T own) {
   if (!wish.empty()) return wish;
-  if (!contains(open, own)) open.push_back(own);
+  if (job.has_layout && !contains(open, own)) open.push_back(own);
   return open;
 }
 
@@ -53,8 +54,14 @@ Wishes without_repeats(Wishes wishes) {
   return wishes;
 }
 
-std::vector<int> switch_of(const std::vector<int>& wish, bool able, bool own) {
-  return values_of(wish, able ? std::vector<int>{0, 1} : std::vector<int>{0}, own ? 1 : 0);
+std::vector<int> switch_of(const spec::Job& job, const std::vector<int>& wish, bool able, bool own) {
+  return values_of(job, wish, able ? std::vector<int>{0, 1} : std::vector<int>{0}, own ? 1 : 0);
+}
+
+// What waits on the host must get there.
+std::vector<int> host_switch_of(const spec::Job& job, const std::vector<int>& wish, bool able, bool own) {
+  if (job.cluster.device.host_bytes_per_s > 0) return switch_of(job, wish, able, own);
+  return is_wished(wish, 0) ? std::vector<int>{0} : std::vector<int>{};
 }
 
 std::vector<int> divisors_of(std::int64_t number) {
@@ -73,7 +80,8 @@ std::vector<int> tensor_sizes(const Space& space) {
   std::vector<int> sizes;
   for (const int tp : divisors_of(job.model.attention.heads)) {
     if (!tp_divides(job.model, tp) || !is_wished(space.wishes.tp, tp)) continue;
-    if (tp > 1 && space.wishes.tp.empty() && !space.abilities.tensor_parallel && tp != job.layout.tp) continue;
+    const bool own = job.has_layout && tp == job.layout.tp;
+    if (tp > 1 && space.wishes.tp.empty() && !space.abilities.tensor_parallel && !own) continue;
     sizes.push_back(tp);
   }
   return sizes;
@@ -87,7 +95,7 @@ std::vector<int> context_sizes(const Space& space) {
       if (cp > 1 && job.training.sequence / cp >= kLeastContextTokens) open.push_back(cp);
     }
   }
-  std::vector<int> sizes = values_of(space.wishes.cp, open, job.layout.cp);
+  std::vector<int> sizes = values_of(job, space.wishes.cp, open, job.layout.cp);
   std::erase_if(sizes, [&](int cp) { return cp < 1 || (cp > 1 && job.training.sequence % (2 * cp) != 0); });
   return sizes;
 }
@@ -97,7 +105,7 @@ std::vector<int> expert_sizes(const Space& space) {
   if (job.model.experts.count == 0) return is_wished(space.wishes.ep, 1) ? std::vector<int>{1} : std::vector<int>{};
   std::vector<int> open = {1};
   if (space.abilities.expert_parallel) open = divisors_of(job.model.experts.count);
-  std::vector<int> sizes = values_of(space.wishes.ep, open, job.layout.ep);
+  std::vector<int> sizes = values_of(job, space.wishes.ep, open, job.layout.ep);
   std::erase_if(sizes, [&](int ep) { return ep < 1 || job.model.experts.count % ep != 0; });
   return sizes;
 }
@@ -109,7 +117,7 @@ std::vector<int> expert_tensor_sizes(const Space& space, int tp) {
   const spec::Job& job = *space.job;
   if (job.model.experts.count == 0) return {0};
   std::vector<int> sizes;
-  for (const int etp : values_of(space.wishes.etp, {0, 1}, job.layout.etp)) {
+  for (const int etp : values_of(job, space.wishes.etp, {0, 1}, job.layout.etp)) {
     const int size = canonical_etp(job, tp, etp);
     if (job.model.experts.ffn % (size > 0 ? size : tp) == 0 && !contains(sizes, size)) sizes.push_back(size);
   }
@@ -120,7 +128,7 @@ std::vector<int> sequence_splits(const Space& space, int tp, int cp) {
   if (tp == 1) return {0};
   const spec::Job& job = *space.job;
   std::vector<int> splits =
-      switch_of(space.wishes.sequence_parallel, space.abilities.sequence_parallel, job.layout.sequence_parallel);
+      switch_of(job, space.wishes.sequence_parallel, space.abilities.sequence_parallel, job.layout.sequence_parallel);
   if ((job.training.sequence / cp) % tp != 0) std::erase(splits, 1);
   return splits;
 }
@@ -162,7 +170,8 @@ std::vector<bool> end_choices(const Space& space, int pp) {
   if (pp == 1) return {false};
   std::vector<bool> choices;
   const bool divides = layers % pp == 0;
-  if (divides || space.abilities.uneven_stages || pp == job.layout.pp) choices.push_back(false);
+  const bool own = job.has_layout && pp == job.layout.pp;
+  if (divides || space.abilities.uneven_stages || own) choices.push_back(false);
   const bool helps = !divides && (layers + 2) % pp == 0;
   if (helps || job.layout.uneven_ends) choices.push_back(true);
   std::erase_if(choices, [&](bool uneven) { return !stages_hold_layers(job, pp, uneven); });
@@ -203,7 +212,7 @@ bool runs_on_one_stage(const Wishes& wishes) {
 std::vector<int> zero_stages(const Space& space, int pp) {
   std::vector<int> open = space.abilities.zero;
   if (pp > 1 && !space.abilities.sharded_pipeline) std::erase_if(open, [](int zero) { return zero > 1; });
-  return values_of(space.wishes.zero, open, space.job->layout.zero);
+  return values_of(*space.job, space.wishes.zero, open, space.job->layout.zero);
 }
 
 // Optimizer state with all ranks, shared by them, on the host, or on servers.
@@ -213,15 +222,15 @@ void add_homes(const Space& space, const Group& group, int devices, int pp, std:
   std::vector<int> zeros = zero_stages(space, pp);
   if (!has_copies(job.model, dp, group.cp, group.tp, group.ep, group.etp)) zeros = {0};
   for (const int zero : zeros) {
-    for (const int offload :
-         switch_of(space.wishes.offload_optimizer, space.abilities.offload_optimizer, job.layout.offload_optimizer)) {
+    for (const int offload : host_switch_of(job, space.wishes.offload_optimizer, space.abilities.offload_optimizer,
+                                            job.layout.offload_optimizer)) {
       list.push_back({.zero = zero, .offload_optimizer = offload != 0});
     }
   }
   const int nodes = nodes_of(space, devices);
   std::vector<int> open = {0};
   if (space.abilities.parameter_server) open.push_back(nodes);
-  for (const int servers : values_of(space.wishes.servers, open, job.layout.servers)) {
+  for (const int servers : values_of(job, space.wishes.servers, open, job.layout.servers)) {
     if (servers > 0 && servers <= nodes && dp > 1 && is_wished(space.wishes.zero, 0) &&
         is_wished(space.wishes.offload_optimizer, 0))
       list.push_back({.zero = 0, .servers = servers});
@@ -272,7 +281,8 @@ std::vector<int> stage_counts(const Space& space, const Group& group, int device
   const std::int64_t most = std::min<std::int64_t>(job.model.layers, devices / of_model);
   for (int pp = 1; pp <= most; ++pp) {
     if (devices % (of_model * pp) != 0) continue;
-    const bool able = space.abilities.pipeline_parallel || !space.wishes.pp.empty() || pp == job.layout.pp;
+    const bool able =
+        space.abilities.pipeline_parallel || !space.wishes.pp.empty() || (job.has_layout && pp == job.layout.pp);
     if (!is_wished(space.wishes.pp, pp) || (pp > 1 && !able)) continue;
     if (data_ranks(space, group, devices, pp) > 0) counts.push_back(pp);
   }
@@ -287,7 +297,7 @@ std::vector<Pipelining> pipelinings(const Space& space, const Group& group, int 
   const double micro_batches = job.training.global_batch / (static_cast<double>(dp) * group.micro_batch);
   std::vector<Pipelining> list;
   for (const bool uneven : end_choices(space, pp)) {
-    for (const Schedule schedule : values_of(wishes.schedule, space.abilities.schedules, job.layout.schedule)) {
+    for (const Schedule schedule : values_of(job, wishes.schedule, space.abilities.schedules, job.layout.schedule)) {
       if (schedule == Schedule::interleaved) {
         add_interleavings(space, pp, uneven, micro_batches, list);
       } else if (is_wished(wishes.virtual_stages, 1) && schedule_works(space, schedule, pp, uneven, micro_batches)) {
@@ -302,10 +312,11 @@ std::vector<Keeping> keepings(const Space& space, const Group& group, int device
   const spec::Job& job = *space.job;
   std::vector<Keeping> homes;
   add_homes(space, group, devices, pp, homes);
-  const std::vector<int> parked =
-      switch_of(space.wishes.offload_activations, space.abilities.offload_activations, job.layout.offload_activations);
+  const std::vector<int> parked = host_switch_of(job, space.wishes.offload_activations,
+                                                 space.abilities.offload_activations, job.layout.offload_activations);
   std::vector<Keeping> list;
-  for (const Recompute recompute : values_of(space.wishes.recompute, space.abilities.recompute, job.layout.recompute)) {
+  for (const Recompute recompute :
+       values_of(job, space.wishes.recompute, space.abilities.recompute, job.layout.recompute)) {
     for (const int park : parked) {
       for (Keeping keeping : homes) {
         keeping.recompute = recompute;
@@ -343,7 +354,7 @@ double planned_batch(double tokens, int sequence, const std::vector<int>& device
   for (std::int64_t batch = low; batch <= high; ++batch) {
     std::int64_t shared = 0;
     for (std::size_t i = 0; i < devices.size(); i += stride) {
-      const std::int64_t common = std::gcd<std::int64_t>(batch, devices[i]);
+      const std::int64_t common = std::gcd<std::int64_t>(batch, kMicroBatches * devices[i]);
       shared += static_cast<std::int64_t>(layout::divisors(common).size());
     }
     const bool nearer = std::abs(static_cast<double>(batch) - target) < std::abs(static_cast<double>(best) - target);

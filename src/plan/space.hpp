@@ -5,10 +5,11 @@
 //     const Space space = space_of(job, wishes, job.stack.abilities);
 //
 // What a wish leaves open is every value that divides the devices, the model and the batch and that the abilities
-// allow. A wish goes beyond the abilities: who asks for a schedule by name gets it. The layout that the job itself has
-// is a point of the space as far as the wishes allow. Two layouts that are the same under other names (sequence
-// parallelism on one tensor rank, ZeRO on one data rank, a schedule on one stage) are one point: canonical() says
-// which.
+// allow; of context ranks those that leave each 512 tokens, of tensor ranks inside an expert all or one, of servers
+// none or one on every node. A wish goes beyond the abilities: who asks for a schedule by name gets it. The layout that
+// the job itself has is a point of the space as far as the wishes allow. Two layouts that are the same under other
+// names (sequence parallelism on one tensor rank, ZeRO on one data rank, a schedule on one stage) are one point:
+// canonical() says which.
 //
 // A space is a list of groups; the layouts of a group split the work of a layer in the same way, so that they share
 // what is dear to compute.

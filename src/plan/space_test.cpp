@@ -100,5 +100,21 @@ TEST(PlannedBatch, StaysNearTheTokens) {
   }
 }
 
+TEST(Space, OnlyALayoutThatTheJobHasIsAPointOfItsOwn) {
+  spec::Job job = gpt_job(64);
+  spec::Abilities few;
+  few.schedules = {Schedule::gpipe};
+  EXPECT_EQ(schedules(space_of(job, {}, few), 4), std::vector<Schedule>{Schedule::gpipe});
+  job.has_layout = true;
+  EXPECT_EQ(schedules(space_of(job, {}, few), 4), (std::vector<Schedule>{Schedule::gpipe, Schedule::one_f_one_b}));
+}
+
+TEST(Space, NothingWaitsOnAHostThatCannotBeReached) {
+  spec::Job job = gpt_job(64);
+  job.cluster.device.host_bytes_per_s = 0;
+  for (const Keeping& way : keepings(space_of(job, {}, all_abilities()), {}, 64, 1))
+    EXPECT_FALSE(way.offload_optimizer || way.offload_activations);
+}
+
 }  // namespace
 }  // namespace twinpod::plan

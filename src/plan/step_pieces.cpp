@@ -35,8 +35,8 @@ struct DataTime {
 };
 
 // Push and pull between the workers and the servers' network interfaces, of which each has those of one node.
-void add_servers(const spec::Job& job, const RankParameters& rank, DataTime& time) {
-  const program::ServerVolumes volumes = program::server_volumes(job, rank);
+void add_servers(const spec::Job& job, DataTime& time) {
+  const program::ServerVolumes volumes = program::server_volumes(job, mean_rank_parameters(job));
   const spec::Physics& p = job.stack.physics;
   const double of_device = job.cluster.scale_out_bytes_per_s > 0
                                ? job.cluster.scale_out_bytes_per_s * p.scale_out_efficiency
@@ -53,7 +53,7 @@ DataTime data_time(const spec::Job& job, const RankParameters& rank) {
     const double seconds = cluster::collective_s(job.cluster, job.stack.physics, one.verb, one.bytes, one.group);
     (one.verb == Verb::all_gather ? time.gather : time.reduce) += seconds;
   }
-  if (job.layout.servers > 0) add_servers(job, rank, time);
+  if (job.layout.servers > 0) add_servers(job, time);
   return time;
 }
 
@@ -78,7 +78,7 @@ double optimizer_s(const spec::Job& job, const RankParameters& rank) {
   double owned = rank.total();
   if (job.layout.servers > 0) {
     // Each server adds up what the domains sent, and updates.
-    const program::ServerVolumes volumes = program::server_volumes(job, rank);
+    const program::ServerVolumes volumes = program::server_volumes(job, mean_rank_parameters(job));
     const double bytes = kHostUpdateBytes + 2 * job.stack.scatter_bytes * volumes.domains;
     return volumes.parameters * bytes / kHostMemoryBytesPerS;
   }
@@ -87,7 +87,9 @@ double optimizer_s(const spec::Job& job, const RankParameters& rank) {
   if (job.layout.offload_optimizer) {
     // Gradients go to the host and parameters come back; the update itself is bound by the host's memory, which all
     // devices of the node share.
-    const double travel = owned * (4 + 2) / std::max(1.0, job.cluster.device.host_bytes_per_s);
+    // From ZeRO 2 on, without a pipeline, they are summed there, so they go after every micro-batch.
+    const double times = job.layout.zero >= 2 && job.layout.pp == 1 ? program::micro_batches(job) : 1;
+    const double travel = owned * (4 * times + 2) / std::max(1.0, job.cluster.device.host_bytes_per_s);
     const double devices = std::min(job.cluster.devices, job.cluster.devices_per_node);
     return travel + owned * devices * kHostUpdateBytes / kHostMemoryBytesPerS;
   }

@@ -1,10 +1,13 @@
 // A step in three pieces, each of which many layouts share. A search computes a piece once and puts them together for
 // millions of layouts; step_time() makes all three for one.
 //
-//     const ShardTimes shard = shard_times(job);             // tp, cp, ep, etp, sequence_parallel, micro_batch,
-//     devices const PassTimes pass = pass_times(job, shard);         // and recompute, offloaded activations, ZeRO-3,
-//     DualPipe const StageShares stages = stage_shares(job);          // pp and how layers are dealt out step_sum(job,
-//     shard, pass, stages).total_s
+//     const ShardTimes shard = shard_times(job);        // tp, cp, ep, etp, sequence_parallel, micro_batch, devices
+//
+//     const PassTimes pass = pass_times(job, shard);    // and recompute, offloaded activations, ZeRO-3, DualPipe
+//
+//     const StageShares stages = stage_shares(job);     // pp and how layers are dealt out
+//
+//     step_sum(job, shard, pass, stages).total_s
 //
 // REQUIRES everywhere: a job that passed layout::check.
 #pragma once

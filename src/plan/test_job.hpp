@@ -138,6 +138,7 @@ inline spec::Job random_job(Rng& rng) {
   spec::Job job;
   do {
     job = gpt_job(1 << rng.below(13));
+    job.has_layout = true;
     randomise_model(rng, job.model);
     randomise_layout(rng, job.layout);
     if (job.model.experts.count == 0) job.layout.ep = 1;

@@ -138,7 +138,7 @@ DataVolumes data_volumes(const spec::Job& job, const PieceParameters& rank) {
   return volumes;
 }
 
-ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& rank) {
+ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& mean) {
   ServerVolumes volumes;
   if (job.layout.servers == 0) return volumes;
   const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
@@ -146,10 +146,10 @@ ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& rank) 
   const cluster::Group experts = expert_copies(job);
   // Of all ranks together: every parameter once, and once for each domain that contributes to it.
   const double share = static_cast<double>(job.cluster.devices) / job.layout.servers;
-  const double sent = share * (rank.dense / dense.per_domain + rank.experts / experts.per_domain);
+  const double sent = share * (mean.dense / dense.per_domain + mean.experts / experts.per_domain);
   volumes.push_bytes = sent * job.stack.scatter_bytes;
   volumes.pull_bytes = sent * job.stack.gather_bytes;
-  volumes.parameters = share * (rank.dense / dense.ranks + rank.experts / experts.ranks);
+  volumes.parameters = share * (mean.dense / dense.ranks + mean.experts / experts.ranks);
   volumes.domains = dense.domains();
   return volumes;
 }

@@ -93,7 +93,8 @@ struct ServerVolumes {
   double domains = 1;     // that send to it: contributions to each of them
 };
 
-ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& rank);
+// `mean` is what a rank holds on average over the stages.
+ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& mean);
 
 // A micro-batch between two stages, one way, from one rank: each rank of a tensor-parallel group sends its part
 // (scatter/gather of Narayanan 2021; sequence parallelism).

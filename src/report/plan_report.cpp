@@ -464,7 +464,7 @@ std::string plan_text(const PlanView& view) {
   if (view.explain && !view.neighbours.empty()) text += "\nwhy not another:\n\n" + neighbour_table(view);
   if (has_curve(view.found)) text += "\nthe best of each device count:\n\n" + curve_table(view, rates);
   if (!view.found.pareto.empty())
-    text += "\nwhat no other layout beats in time, devices and memory at once:\n\n" + pareto_table(view);
+    text += "\nwhat no other layout beats in all that was asked for:\n\n" + pareto_table(view);
   return text;
 }
 

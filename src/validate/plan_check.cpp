@@ -8,7 +8,8 @@ namespace twinpod::validate {
 Result<PlanCheck> check_plan(const PublishedRun& run, Library& library) {
   const Result<RunJob> found = job_of(run, library);
   if (!found) return tl::unexpected(found.error());
-  const spec::Job& job = found->job;
+  spec::Job job = found->job;
+  job.has_layout = true;
   spec::Job plain = job;
   plain.layout = plan::canonical(job);
   const plan::MemoryUse use = plan::peak_memory(plain);
