@@ -28,6 +28,5 @@ gpt3=(estimate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8)
 check "speed: an estimate" is_fast "${gpt3[@]}" --pp 8 --tokens 300e9 --json
 check "speed: a job file" is_fast estimate examples/llama3-70b.yaml
 check "speed: a job that does not fit" is_fast "${gpt3[@]}" --zero 0
-check "speed: the demo" is_fast demo
 check "speed: a list of the catalog" is_fast show devices
 finish_checks

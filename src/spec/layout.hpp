@@ -44,7 +44,7 @@ struct Abilities {
   bool context_parallel = true;
   bool expert_parallel = true;
   bool sequence_parallel = true;
-  bool uneven_stages = true;     // layers need not divide by the stages
+  bool uneven_stages = true;      // layers need not divide by the stages
   bool sharded_pipeline = false;  // ZeRO 2 and 3 go with a pipeline, too
   bool offload_optimizer = false;
   bool offload_activations = false;
