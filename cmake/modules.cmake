@@ -13,7 +13,8 @@ set(TWINPOD_MODULES core spec layout cluster model collective program comm store
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
-set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json")
+set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
+    "pugixml.hpp=pugixml::pugixml")
 
 include(GoogleTest)
 

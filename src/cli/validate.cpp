@@ -4,6 +4,7 @@
 #include <array>
 
 #include "cli/command.hpp"
+#include "cli/validate_measured.hpp"
 #include "core/files.hpp"
 #include "core/progress.hpp"
 #include "report/plan_check_report.hpp"
@@ -23,6 +24,8 @@ constexpr std::array kFlags = {
     Flag{"by", "stack|device", "statistics for each stack (the default) or device", ""},
     Flag{"worst", "N", "print only the N worst rows", ""},
     Flag{"reference", "", "only the best-documented runs", ""},
+    Flag{"collectives", "", "predicted times of collectives beside measured ones", ""},
+    Flag{"gemm", "", "predicted times of matrix products beside measured ones", ""},
     Flag{"plans", "", "is the plan as fast as the layouts that were published, and does it find their winners?", ""},
     Flag{"refit", "FILE", "fit the parameters again, write them, and predict by them", ""},
     Flag{"svg", "FILE", "draw prediction against measurement, one dot a run", ""},
@@ -157,6 +160,7 @@ Result<std::string> check_plans(const Arguments& arguments, const spec::Catalog&
 }
 
 Result<std::string> run_validation(const Arguments& arguments) {
+  if (arguments.has("collectives") || arguments.has("gemm")) return validate_measured(arguments);
   const Result<void> valid = check_arguments(arguments);
   if (!valid) return tl::unexpected(valid.error());
   if (arguments.has("plans")) return check_plans(arguments, catalog_of(arguments));
@@ -190,6 +194,8 @@ const Command kValidate = {"validate",
                            "twinpod validate --cross-validate --worst 0\n"
                            "twinpod validate --cross-validate --worst 0 --svg accuracy.svg\n"
                            "twinpod validate --plans\n"
+                           "twinpod validate --collectives --cross-validate\n"
+                           "twinpod validate --gemm my-products.csv --json\n"
                            "twinpod validate my-runs.yaml --json\n",
                            kFlags,
                            run_validation};
