@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spec/source.hpp"
+#include "spec/topology.hpp"
 
 namespace twinpod::spec {
 
@@ -62,6 +63,7 @@ struct NodeType {
   int scale_up_domain = 0;          // devices joined by it, of several nodes too (NVL72: 72)
   int nics = 0;
   double nic_bytes_per_s = 0;  // one direction, of one NIC
+  NodeTopology topology;
   double power_w = 0;          // whole node; 0: devices * device power
   double host_memory_bytes = 0;
   double usd_per_hour = 0;  // whole node; 0: from the device
@@ -84,6 +86,9 @@ struct Cluster {
   double scale_out_latency_s = 5e-6;
   double oversubscription = 1;     // of the scale-out network beyond its first non-blocking unit
   int non_blocking_devices = 0;    // devices of that unit; 0: all
+  int nics_per_node = 0;           // 0: one a device
+  NodeTopology node_topology;      // wiring inside a scale-up domain
+  Topology topology;               // wiring beyond it
   double node_power_w = 0;         // 0: devices only
   double host_memory_bytes = 0;    // of one node; 0: not known
   double usd_per_device_hour = 0;  // 0: device.usd_per_hour

@@ -34,6 +34,9 @@ void read_price(const Node& node, Context& context, std::string_view amount, dou
                 Origin& origin);
 void read_scale_up(const Node& node, Context& context, ScaleUpKind& kind, double& bytes_per_s, int& domain);
 
+void read_node_topology(const Node& node, Context& context, NodeTopology& topology);
+void read_topology(const Node& node, Context& context, Topology& topology);
+
 // Numbers by the names of the fields of Physics, each within its bounds.
 void read_field_values(const Node& node, Context& context, const std::string& what, FieldValues& values);
 

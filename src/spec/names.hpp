@@ -31,6 +31,17 @@ inline constexpr NameTable<ScaleUpKind, 4> kScaleUpNames{{{"none", ScaleUpKind::
                                                           {"mesh", ScaleUpKind::mesh},
                                                           {"torus", ScaleUpKind::torus}}};
 
+inline constexpr NameTable<Fabric, 7> kFabricNames{{{"automatic", Fabric::automatic},
+                                                    {"none", Fabric::none},
+                                                    {"rail_fat_tree", Fabric::rail_fat_tree},
+                                                    {"rail_only", Fabric::rail_only},
+                                                    {"fat_tree", Fabric::fat_tree},
+                                                    {"dragonfly", Fabric::dragonfly},
+                                                    {"custom", Fabric::custom}}};
+
+inline constexpr NameTable<Wrap, 4> kWrapNames{
+    {{"all", Wrap::all}, {"full", Wrap::full}, {"multiples", Wrap::multiples}, {"none", Wrap::none}}};
+
 inline constexpr NameTable<Norm, 2> kNormNames{{{"layer_norm", Norm::layer_norm}, {"rms_norm", Norm::rms_norm}}};
 
 inline constexpr NameTable<Positions, 4> kPositionsNames{{{"rotary", Positions::rotary},

@@ -16,6 +16,8 @@ void adopt(const NodeType& type, Cluster& cluster) {
   cluster.scale_up_bytes_per_s = type.scale_up_bytes_per_s;
   cluster.scale_up_domain = type.scale_up_domain;
   cluster.scale_out_bytes_per_s = type.nics * type.nic_bytes_per_s / type.devices;
+  cluster.nics_per_node = type.nics;
+  cluster.node_topology = type.topology;
   cluster.node_power_w = type.power_w;
   cluster.host_memory_bytes = type.host_memory_bytes;
   cluster.usd_per_device_hour = type.usd_per_hour / type.devices;
@@ -98,6 +100,7 @@ void read_cluster_fields(const Node& node, Context& context, const Catalog& cata
   read_node_and_device(reader, context, catalog, cluster);
   read_sizes(reader, context, cluster);
   if (const Node* scale_out = reader.mapping("scale_out")) read_scale_out(*scale_out, context, cluster);
+  if (const Node* topology = reader.mapping("topology")) read_topology(*topology, context, cluster.topology);
   if (const Node* storage = reader.mapping("storage")) read_storage(*storage, context, cluster);
   reader.quantity("node_power", cluster.node_power_w, Quantity::watts, 0, kMaxWatts);
   reader.quantity("host_memory", cluster.host_memory_bytes, Quantity::bytes, 0, kMaxBytes);

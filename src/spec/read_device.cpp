@@ -92,6 +92,7 @@ void read_node_fields(const Node& node, Context& context, NodeType& type) {
   }
   reader.count("nics", type.nics, 0, kMaxParallel);
   reader.quantity("nic_bandwidth", type.nic_bytes_per_s, Quantity::bytes_per_s, 0, kMaxBytesPerS);
+  if (const Node* topology = reader.mapping("topology")) read_node_topology(*topology, context, type.topology);
   reader.quantity("power", type.power_w, Quantity::watts, 0, kMaxWatts);
   reader.quantity("host_memory", type.host_memory_bytes, Quantity::bytes, 0, kMaxBytes);
   if (const Node* price = reader.mapping("price")) {
