@@ -186,7 +186,6 @@ Result<std::string> topology(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kTopology;
 const Command kTopology = {"topology",
                            "CLUSTER|SYSTEM.xml [flags]",
                            "switches, cables, bisection and routes of a cluster, and a picture of it",

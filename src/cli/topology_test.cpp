@@ -8,7 +8,6 @@
 
 namespace twinpod::cli {
 
-extern const Command kTopology;
 
 namespace {
 
