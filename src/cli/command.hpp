@@ -27,6 +27,7 @@ struct Command {
 extern const Command kEstimate;
 extern const Command kPlan;
 extern const Command kTopology;
+extern const Command kCollective;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

@@ -8,7 +8,6 @@
 
 namespace twinpod::cli {
 
-
 namespace {
 
 Result<std::string> answer(const std::vector<std::string>& texts) {
