@@ -161,7 +161,8 @@ check "errors: with --json the error is an object" gives_json_error
 job apart <<'END_OF_JOB'
 name: apart
 device: h100-sxm
-scale_up: {kind: none}
+devices_per_node: 1
+scale_out: {bandwidth: 25 GB/s}
 devices: 2
 topology:
   fabric: custom
@@ -172,7 +173,8 @@ check "errors: a graph without a route" refuses 2 'gpu1' -- topology "$scratch/a
 job crowded <<'END_OF_JOB'
 name: crowded
 device: h100-sxm
-scale_up: {kind: none}
+devices_per_node: 1
+scale_out: {bandwidth: 25 GB/s}
 devices: 4
 topology:
   fabric: custom

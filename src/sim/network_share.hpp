@@ -28,7 +28,10 @@ struct CollectiveGroups {
   int stride = 1;
   int groups = 1;  // at the same time
   int device(int group, int rank) const { return group / stride * ranks * stride + group % stride + rank * stride; }
-  int devices() const { return (groups + stride - 1) / stride * ranks * stride; }  // in the rows they lie in
+  // Devices up to the last one in use; rows of several groups count as a whole.
+  int devices() const {
+    return groups == 1 ? (ranks - 1) * stride + 1 : (groups + stride - 1) / stride * ranks * stride;
+  }
 };
 
 // Where collectives run.
