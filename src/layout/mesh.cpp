@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::array<std::string_view, kNumAxes> kAxisNames = {"tp", "cp", "dp", "pp"};
 constexpr std::array<std::string_view, kNumGroups> kGroupNames = {
-    "tensor",      "context", "data",          "shard",    "replica", "expert", "expert_tensor",
-    "expert_data", "domain",  "expert_domain", "pipeline", "ends",    "model",  "world"};
+    "tensor",        "context", "data",          "shard",    "replica", "expert", "expert_tensor",
+    "expert_data",   "domain",  "expert_domain", "pipeline", "ends",    "mirror", "model",
+    "world"};
 
 const GroupShape& shape_of(const Mesh& mesh, Group group) { return mesh.shapes[static_cast<std::size_t>(group)]; }
 GroupShape& shape_of(Mesh& mesh, Group group) { return mesh.shapes[static_cast<std::size_t>(group)]; }
@@ -99,6 +100,15 @@ void add_domain_shape(Mesh& mesh, Group whole, int domain, int stride, Group par
   }
 }
 
+// Groups of two stages are no digits of a rank.
+bool is_two_stages(Group group) { return group == Group::ends || group == Group::mirror; }
+
+std::pair<int, int> two_stages(const Mesh& mesh, Group group, int rank) {
+  if (group == Group::ends) return {0, mesh.pp - 1};
+  const int stage = coordinate(mesh, rank, Axis::pp);
+  return std::minmax({stage, mesh.pp - 1 - stage});
+}
+
 std::string order_text(const AxisOrder& order) {
   std::string text;
   for (const Axis axis : order) text += fmt::format("{}{}", text.empty() ? "" : "-", name_of(axis));
@@ -170,7 +180,6 @@ Result<Mesh> mesh_of(const spec::Job& job, const AxisOrder& order) {
   shape_of(mesh, Group::pipeline) = axes_shape(mesh, {Axis::pp});
   shape_of(mesh, Group::model) = axes_shape(mesh, {Axis::tp, Axis::pp});
   shape_of(mesh, Group::world) = axes_shape(mesh, {Axis::tp, Axis::cp, Axis::dp, Axis::pp});
-  if (mesh.pp > 1) shape_of(mesh, Group::ends) = {{2, (mesh.pp - 1) * stride(mesh, Axis::pp)}};
   if (!split(shape_of(mesh, Group::data), mesh.shard_group, shape_of(mesh, Group::shard),
              shape_of(mesh, Group::replica))) {
     return infeasible(fmt::format("mesh {}: shard_group {} does not divide into cp {} and dp {}", order_text(order),
@@ -190,21 +199,22 @@ Result<Mesh> mesh_of(const spec::Job& job, const AxisOrder& order) {
 }
 
 int size(const Mesh& mesh, Group group) {
+  if (is_two_stages(group)) return mesh.pp > 1 ? 2 : 1;
   int product = 1;
   for (const Span& span : shape_of(mesh, group)) product *= span.size;
   return product;
 }
 
 int num_groups(const Mesh& mesh, Group group) {
-  const int stages = group == Group::ends ? std::max(1, mesh.pp) : size(mesh, group);
-  return mesh.ranks() / stages;
+  if (group == Group::ends) return mesh.ranks() / mesh.pp;
+  return mesh.ranks() / size(mesh, group);
 }
 
 std::vector<int> members(const Mesh& mesh, Group group, int rank) {
-  if (group == Group::ends) {
-    std::vector<int> both = {rank_on_stage(mesh, rank, 0)};
-    if (mesh.pp > 1) both.push_back(rank_on_stage(mesh, rank, mesh.pp - 1));
-    return both;
+  if (is_two_stages(group)) {
+    const auto [one, other] = two_stages(mesh, group, rank);
+    if (one == other) return {rank};
+    return {rank_on_stage(mesh, rank, one), rank_on_stage(mesh, rank, other)};
   }
   int base = rank;
   for (const Span& span : shape_of(mesh, group)) base -= rank / span.stride % span.size * span.stride;
@@ -220,7 +230,7 @@ std::vector<int> members(const Mesh& mesh, Group group, int rank) {
 }
 
 int position(const Mesh& mesh, Group group, int rank) {
-  if (group == Group::ends) return coordinate(mesh, rank, Axis::pp) == 0 ? 0 : 1;
+  if (is_two_stages(group)) return coordinate(mesh, rank, Axis::pp) == two_stages(mesh, group, rank).first ? 0 : 1;
   int place = 0;
   int weight = 1;
   for (const Span& span : shape_of(mesh, group)) {
@@ -237,7 +247,10 @@ int rank_on_stage(const Mesh& mesh, int rank, int stage) {
 int neighbour(const Mesh& mesh, Group group, int rank, int by) {
   const int count = size(mesh, group);
   int place = ((position(mesh, group, rank) + by) % count + count) % count;
-  if (group == Group::ends) return rank_on_stage(mesh, rank, place == 0 ? 0 : mesh.pp - 1);
+  if (is_two_stages(group)) {
+    const auto [one, other] = two_stages(mesh, group, rank);
+    return rank_on_stage(mesh, rank, place == 0 ? one : other);
+  }
   int result = rank;
   for (const Span& span : shape_of(mesh, group)) {
     result += (place % span.size - rank / span.stride % span.size) * span.stride;

@@ -41,10 +41,11 @@ enum class Group {
   expert_domain,  // of `expert_data`: the same
   pipeline,       // all stages of one copy of the model
   ends,           // first and last stage, which share a tied embedding
+  mirror,         // stages s and p - 1 - s, which hold copies of each other's chunks (DualPipe)
   model,          // of the dense parts of one copy: tensor × pipeline
   world,          // all
 };
-inline constexpr int kNumGroups = 14;
+inline constexpr int kNumGroups = 15;
 
 std::string_view name_of(Axis axis);
 std::string_view name_of(Group group);
@@ -65,7 +66,7 @@ struct Mesh {
   int tp = 1, cp = 1, dp = 1, pp = 1;
   int ep = 1, etp = 1;
   int shard_group = 1;                          // ranks over which ZeRO shards dense parameters
-  std::array<GroupShape, kNumGroups> shapes{};  // of `ends`: see members()
+  std::array<GroupShape, kNumGroups> shapes{};  // `ends` and `mirror`: see members()
   int ranks() const { return tp * cp * dp * pp; }
 };
 

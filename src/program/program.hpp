@@ -85,7 +85,7 @@ struct Product {
 // it for whole layers.
 struct Work {
   std::vector<Product> products;    // forward, or gradients of inputs and of weights, in executed shape
-  double weight_products = 0;       // how many at the end of `products` are gradients of weights
+  int weight_products = 0;          // how many at the end of `products` are gradients of weights
   model::AttentionWork attention;   // of the forward pass
   double attention_share = 0;       // of it that is done here: 0 none, 1 all; a round of a ring does its part
   bool attention_backward = false;  // its backward pass, which recomputes scores when fused
