@@ -26,6 +26,7 @@ struct Command {
 
 extern const Command kEstimate;
 extern const Command kPlan;
+extern const Command kProgramCommand;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

@@ -9,9 +9,8 @@ namespace {
 
 constexpr std::array<std::string_view, kNumAxes> kAxisNames = {"tp", "cp", "dp", "pp"};
 constexpr std::array<std::string_view, kNumGroups> kGroupNames = {
-    "tensor",        "context", "data",          "shard",    "replica", "expert", "expert_tensor",
-    "expert_data",   "domain",  "expert_domain", "pipeline", "ends",    "mirror", "model",
-    "world"};
+    "tensor", "context",       "data",     "shard", "replica", "expert", "expert_tensor", "expert_data",
+    "domain", "expert_domain", "pipeline", "ends",  "mirror",  "model",  "world"};
 
 const GroupShape& shape_of(const Mesh& mesh, Group group) { return mesh.shapes[static_cast<std::size_t>(group)]; }
 GroupShape& shape_of(Mesh& mesh, Group group) { return mesh.shapes[static_cast<std::size_t>(group)]; }
@@ -129,9 +128,9 @@ int size(const Mesh& mesh, Axis axis) {
     case Axis::dp:
       return mesh.dp;
     case Axis::pp:
-      return mesh.pp;
+      break;
   }
-  return 1;
+  return mesh.pp;
 }
 
 int stride(const Mesh& mesh, Axis axis) {
@@ -156,7 +155,11 @@ Coordinates coordinates(const Mesh& mesh, int rank) {
 
 int rank_at(const Mesh& mesh, const Coordinates& at) {
   int rank = 0;
-  for (const Axis axis : mesh.order) rank += at[static_cast<std::size_t>(axis)] * stride(mesh, axis);
+  int step = 1;
+  for (const Axis axis : mesh.order) {
+    rank += at[static_cast<std::size_t>(axis)] * step;
+    step *= size(mesh, axis);
+  }
   return rank;
 }
 

@@ -44,11 +44,11 @@ struct Scene {
   model::Shard shard;
   model::ActivationRules rules;
   ParameterBytes bytes;
-  LayerScene layers[8];          // by experts, windowed, predicts
-  bool copies_table = false;     // embedding and head are tied, but on different stages
-  bool overlaps = false;         // gradient traffic runs beside the passes
-  double recompute_share = 1;    // of the forward pass that full recomputation does again
-  double transfer_bytes = 0;     // to the next stage
+  LayerScene layers[8];        // by experts, windowed, predicts
+  bool copies_table = false;   // embedding and head are tied, but on different stages
+  bool overlaps = false;       // gradient traffic runs beside the passes
+  double recompute_share = 1;  // of the forward pass that full recomputation does again
+  double transfer_bytes = 0;   // to the next stage
   int embedding_works[5] = {-1, -1, -1, -1, -1};
   int head_works[5] = {-1, -1, -1, -1, -1};
 };
@@ -59,9 +59,9 @@ const LayerScene& layer_scene(Scene& scene, const Layer& layer);
 // Adds ops to a block.
 struct Builder {
   Block block;
-  int last = -1;                // the op that the next one of the chain waits for
-  bool enters = false;          // the next one of the chain is an entry
-  std::vector<int> also;        // for which the next one of the chain waits too
+  int last = -1;          // the op that the next one of the chain waits for
+  bool enters = false;    // the next one of the chain is an entry
+  std::vector<int> also;  // for which the next one of the chain waits too
   struct Touch {
     std::vector<int> waits, creates, frees, uses;
   };
@@ -118,10 +118,10 @@ Block pair_block(const Block& forward, const Block& backward);
 
 // What a stage does before its first and after its last pass.
 struct StepKey {
-  PieceParameters rank;     // of all its chunks
-  bool reads = false;       // training data
-  bool ties = false;        // it holds one end of a tied embedding
-  bool mirrors = false;     // another stage holds a copy of its chunks (DualPipe)
+  PieceParameters rank;  // of all its chunks
+  bool reads = false;    // training data
+  bool ties = false;     // it holds one end of a tied embedding
+  bool mirrors = false;  // another stage holds a copy of its chunks (DualPipe)
 };
 Block start_block(Scene& scene, const StepKey& key);
 Block finish_block(Scene& scene, const StepKey& key, Shape& shape);

@@ -41,8 +41,7 @@ void open_tensor(LayerPass& pass, Phase phase, const SegmentPlan& segment, bool 
 void close_tensor(LayerPass& pass, Phase phase, const SegmentPlan& segment, bool here) {
   if (!here) return;
   const bool split = pass.scene.job.layout.sequence_parallel;
-  pass.builder.chain(
-      tensor_collective(pass, phase, segment.segment, split ? Verb::reduce_scatter : Verb::all_reduce));
+  pass.builder.chain(tensor_collective(pass, phase, segment.segment, split ? Verb::reduce_scatter : Verb::all_reduce));
 }
 
 void exchange_tokens(LayerPass& pass, Phase phase, const SegmentPlan& segment) {

@@ -21,8 +21,8 @@ struct Pass {
   const ShapeBuffers& buffers;
   const PassKey& key;
   Builder builder;
-  std::vector<Unit> units;             // in the order of this pass
-  std::vector<int> ends;               // last op of each unit that is done
+  std::vector<Unit> units;               // in the order of this pass
+  std::vector<int> ends;                 // last op of each unit that is done
   std::vector<std::vector<int>> before;  // ops that a unit's first one waits for
 };
 
@@ -87,7 +87,8 @@ int add_shard_ops(Pass& pass, const Unit& unit, bool gathers, int after, int& fi
     op.group = group;
     op.verb = gathers ? Verb::all_gather : Verb::reduce_scatter;
     op.bytes = (gathers ? volumes.gather_bytes : volumes.scatter_bytes) / volumes.calls;
-    op.element = (gathers ? job.stack.gather_bytes : job.stack.scatter_bytes) >= 4 ? ElementType::fp32 : ElementType::bf16;
+    op.element =
+        (gathers ? job.stack.gather_bytes : job.stack.scatter_bytes) >= 4 ? ElementType::fp32 : ElementType::bf16;
     for (int i = 0; i < static_cast<int>(volumes.calls + 0.5); ++i) {
       op.round = i;
       last = pass.builder.add(op, {after});
@@ -201,15 +202,15 @@ void unit_ops(Pass& pass, const Unit& unit) {
     return;
   }
   const Layer& layer = layer_of(pass, unit);
-  LayerPass one{pass.scene, layer_scene(pass.scene, layer), buffers_of(pass, unit), pass.builder, unit.layer,
+  LayerPass one{pass.scene,      layer_scene(pass.scene, layer), buffers_of(pass, unit), pass.builder, unit.layer,
                 layer.recomputed};
   if (is_forward(pass)) return add_layer_forward(one, Phase::forward);
   if (pass.key.phase == Phase::backward_weight) return add_layer_weights(one);
   add_layer_backward(one, pass.key.phase);
 }
 
-// Activations of the unit: made by the forward pass, freed when nothing needs them any more. An embedding's mask and the
-// head's logits have no weight half.
+// Activations of the unit: made by the forward pass, freed when nothing needs them any more. An embedding's mask and
+// the head's logits have no weight half.
 void touch_activations(Pass& pass, const Unit& unit, int first, int last) {
   const LayerBuffers& buffers = buffers_of(pass, unit);
   Builder& builder = pass.builder;
@@ -291,7 +292,8 @@ void add_transfer(Pass& pass, OpKind kind) {
 
 void run_units(Pass& pass) {
   const bool reduces = pass.key.last && makes_weights(pass) && pass.scene.overlaps && pass.scene.job.layout.zero < 3;
-  const std::vector<std::vector<std::size_t>> buckets = reduces ? buckets_of(pass) : std::vector<std::vector<std::size_t>>{};
+  const std::vector<std::vector<std::size_t>> buckets =
+      reduces ? buckets_of(pass) : std::vector<std::vector<std::size_t>>{};
   prepare(pass, 0);
   for (std::size_t at = 0; at < pass.units.size(); ++at) {
     const Unit& unit = pass.units[at];
@@ -336,7 +338,8 @@ Block pair_block(const Block& forward, const Block& backward) {
     places[h].push_back(at);
     Builder::Touch& touch = builder.touches.back();
     for (int i = 0; i < op.waits.count; ++i)
-      touch.waits.push_back(places[h][static_cast<std::size_t>(halves[h]->waits[static_cast<std::size_t>(op.waits.first + i)])]);
+      touch.waits.push_back(
+          places[h][static_cast<std::size_t>(halves[h]->waits[static_cast<std::size_t>(op.waits.first + i)])]);
     const auto buffers = [&](const Range& range) {
       const auto begin = halves[h]->buffers.begin() + range.first;
       return std::vector<int>(begin, begin + range.count);

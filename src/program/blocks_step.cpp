@@ -108,8 +108,8 @@ std::vector<Op> data_ops(const spec::Job& job, const PieceParameters& parameters
     Op op = step_op(OpKind::collective, Lane::data, one.bytes, element_of(element));
     const bool dense = i < of_dense;
     op.group = servers ? (dense ? Group::domain : Group::expert_domain) : (dense ? Group::data : Group::expert_data);
-    op.verb = gathers ? Verb::all_gather
-                      : (one.verb == cluster::Verb::all_reduce ? Verb::all_reduce : Verb::reduce_scatter);
+    op.verb =
+        gathers ? Verb::all_gather : (one.verb == cluster::Verb::all_reduce ? Verb::all_reduce : Verb::reduce_scatter);
     ops.push_back(op);
   }
   return ops;

@@ -20,7 +20,8 @@ struct InstanceIndex {
   std::vector<int> backward;
 
   InstanceIndex(const Order& order) : chunks(order.chunks), micro_batches(order.micro_batches) {
-    const std::size_t all = order.stages.size() * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches);
+    const std::size_t all =
+        order.stages.size() * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches);
     forward.assign(all, -1);
     backward.assign(all, -1);
   }
@@ -47,7 +48,8 @@ int add_block(Program& program, Block block) {
 }
 
 bool has_copies(const Program& program) {
-  return layout::size(program.mesh, layout::Group::data) > 1 || layout::size(program.mesh, layout::Group::expert_data) > 1;
+  return layout::size(program.mesh, layout::Group::data) > 1 ||
+         layout::size(program.mesh, layout::Group::expert_data) > 1;
 }
 
 // The layers of a chunk. `recomputed` counts those of its stage that full recomputation has taken so far.
@@ -139,7 +141,8 @@ int pass_index(Generator& g, const PassKey& key) {
   const auto found = g.passes.find(key);
   if (found != g.passes.end()) return found->second;
   const Shape& shape = g.program.shapes[static_cast<std::size_t>(key.shape)];
-  const int block = add_block(g.program, pass_block(g.scene, shape, g.buffers[static_cast<std::size_t>(key.shape)], key));
+  const int block =
+      add_block(g.program, pass_block(g.scene, shape, g.buffers[static_cast<std::size_t>(key.shape)], key));
   g.passes[key] = block;
   return block;
 }

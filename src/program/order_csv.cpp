@@ -146,8 +146,9 @@ Result<std::vector<Seen>> seen_once(const std::vector<Row>& rows, const std::str
     }
     for (const std::size_t letter : {1, 2}) {
       if (seen[at].lines[letter] > 0 && seen[at].orders[letter] <= seen[at].orders[letter - 1])
-        return wrong(file, seen[at].lines[letter],
-                     fmt::format("{} comes before its {}, or at the same time", name(at, letter), kLetters[letter - 1]));
+        return wrong(
+            file, seen[at].lines[letter],
+            fmt::format("{} comes before its {}, or at the same time", name(at, letter), kLetters[letter - 1]));
     }
   }
   return seen;

@@ -89,10 +89,11 @@ Error stuck(const Order& order, const std::vector<Cursor>& cursors) {
   for (std::size_t s = 0; s < cursors.size(); ++s) {
     if (cursors[s].next == order.stages[s].size()) continue;
     const Action& action = order.stages[s][cursors[s].next];
-    return input_error(fmt::format("schedule: deadlock: stage {} waits for ever at its action {}, {} of micro-batch {}, "
-                                   "chunk {}: what it needs from its neighbours never comes",
-                                   s, cursors[s].next, name_of(action.phase), action.micro_batch, action.chunk),
-                       "let every stage begin a micro-batch after the stage before it can have sent it")
+    return input_error(
+               fmt::format("schedule: deadlock: stage {} waits for ever at its action {}, {} of micro-batch {}, "
+                           "chunk {}: what it needs from its neighbours never comes",
+                           s, cursors[s].next, name_of(action.phase), action.micro_batch, action.chunk),
+               "let every stage begin a micro-batch after the stage before it can have sent it")
         .value();
   }
   return {};

@@ -8,9 +8,9 @@
 namespace twinpod::program {
 namespace {
 
-constexpr int kTransferBuffers = 4;            // activation and gradient, coming and going
-constexpr double kOverlaps = 0.1;              // as in plan/step_pieces.cpp
-constexpr double kBucketParameters = 40e6;     // Megatron-LM: DistributedDataParallelConfig.bucket_size
+constexpr int kTransferBuffers = 4;         // activation and gradient, coming and going
+constexpr double kOverlaps = 0.1;           // as in plan/step_pieces.cpp
+constexpr double kBucketParameters = 40e6;  // Megatron-LM: DistributedDataParallelConfig.bucket_size
 constexpr double kBucketParametersOfRank = 1e6;
 
 double moments(spec::Optimizer optimizer) {

@@ -1,5 +1,5 @@
-// What a rank holds for the whole step: parameters, gradients, optimizer state, fixed buffers. And how many parameters a
-// piece of the model has on one rank.
+// What a rank holds for the whole step: parameters, gradients, optimizer state, fixed buffers. And how many parameters
+// a piece of the model has on one rank.
 //
 //     const PieceParameters rank = shape_parameters(job, shape, false);
 //     for (const Buffer& buffer : residents(job, rank)) ...
@@ -41,8 +41,8 @@ bool sums_on_host(const spec::Job& job);
 
 std::vector<Buffer> residents(const spec::Job& job, const PieceParameters& rank);
 
-// Gradients (as they are reduced) that make up a bucket: the stack's buffer, or Megatron's rule of 40 million parameters
-// and at least one million for each rank that takes part.
+// Gradients (as they are reduced) that make up a bucket: the stack's buffer, or Megatron's rule of 40 million
+// parameters and at least one million for each rank that takes part.
 double bucket_bytes(const spec::Job& job);
 
 // A stack that hides a noticeable share of its gradient traffic overlaps it with the passes by design; another one

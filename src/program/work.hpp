@@ -43,8 +43,8 @@ struct SegmentPlan {
   Piece before;
   Piece attention;
   Piece after;
-  bool opens = false;      // tensor parallelism: its input is gathered (with sequence parallelism), its gradient reduced
-  bool closes = false;     // its output is reduced
+  bool opens = false;   // tensor parallelism: its input is gathered (with sequence parallelism), its gradient reduced
+  bool closes = false;  // its output is reduced
   bool exchanges = false;  // tokens go to or come back from the experts' ranks before it
 };
 

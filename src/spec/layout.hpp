@@ -17,8 +17,8 @@ struct Layout {
   int virtual_stages = 1;  // model chunks of one stage (interleaving)
   int cp = 1;              // context parallel
   ContextExchange context_exchange = ContextExchange::ring;
-  int ep = 1;              // expert parallel: experts are spread over this many of the dp * cp ranks
-  int etp = 0;             // tensor parallel inside an expert; 0: as tp
+  int ep = 1;   // expert parallel: experts are spread over this many of the dp * cp ranks
+  int etp = 0;  // tensor parallel inside an expert; 0: as tp
   bool sequence_parallel = false;
   int zero = 0;         // 0: none, 1: optimizer state, 2: and gradients, 3: and parameters
   int shard_group = 0;  // ranks over which ZeRO shards; 0: all data-parallel ranks
