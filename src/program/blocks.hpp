@@ -122,9 +122,15 @@ struct StepKey {
   bool reads = false;    // training data
   bool ties = false;     // it holds one end of a tied embedding
   bool mirrors = false;  // another stage holds a copy of its chunks (DualPipe)
+  bool operator==(const StepKey& other) const {
+    return rank.dense == other.rank.dense && rank.experts == other.rank.experts && reads == other.reads &&
+           ties == other.ties && mirrors == other.mirrors;
+  }
 };
 Block start_block(Scene& scene, const StepKey& key);
 Block finish_block(Scene& scene, const StepKey& key, Shape& shape);
+
+ElementType element_of(double bytes);
 
 // Gradient and parameter traffic of one bucket, as ops without waits: reductions first or gathers only.
 std::vector<Op> data_ops(const spec::Job& job, const PieceParameters& parameters, bool gathers);

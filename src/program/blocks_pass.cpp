@@ -87,8 +87,7 @@ int add_shard_ops(Pass& pass, const Unit& unit, bool gathers, int after, int& fi
     op.group = group;
     op.verb = gathers ? Verb::all_gather : Verb::reduce_scatter;
     op.bytes = (gathers ? volumes.gather_bytes : volumes.scatter_bytes) / volumes.calls;
-    op.element =
-        (gathers ? job.stack.gather_bytes : job.stack.scatter_bytes) >= 4 ? ElementType::fp32 : ElementType::bf16;
+    op.element = element_of(gathers ? pass.scene.bytes.gathered : job.stack.scatter_bytes);
     for (int i = 0; i < static_cast<int>(volumes.calls + 0.5); ++i) {
       op.round = i;
       last = pass.builder.add(op, {after});

@@ -8,11 +8,6 @@ namespace {
 using collective::Verb;
 using layout::Group;
 
-ElementType element_of(double bytes) {
-  if (bytes >= 4) return ElementType::fp32;
-  return bytes >= 2 ? ElementType::bf16 : ElementType::fp8;
-}
-
 Op step_op(OpKind kind, Lane lane, double bytes, ElementType element) {
   Op op;
   op.kind = kind;
@@ -94,6 +89,11 @@ void update(Scene& scene, const StepKey& key, Builder& builder, Shape& shape) {
 }
 
 }  // namespace
+
+ElementType element_of(double bytes) {
+  if (bytes >= 4) return ElementType::fp32;
+  return bytes >= 2 ? ElementType::bf16 : ElementType::fp8;
+}
 
 std::vector<Op> data_ops(const spec::Job& job, const PieceParameters& parameters, bool gathers) {
   std::vector<Op> ops;

@@ -4,34 +4,18 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "core/units.hpp"
+#include "program/check_parts.hpp"
 
 namespace twinpod::program {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-const Block& block_of(const Program& program, const Instance& instance) { return program.blocks[at(instance.block)]; }
-
-// "stage 3 (rank 24)": the first of its ranks.
-std::string who(const Program& program, int kind) {
-  return fmt::format("stage {} (rank {})", program.kinds[at(kind)].stage,
-                     layout::rank_on_stage(program.mesh, 0, program.kinds[at(kind)].stage));
-}
-
-tl::unexpected<Error> wrong_at(const Program& program, const PlacedOp& op, const std::string& what) {
-  return input_error(fmt::format("program: {}, op {} of instance {}, {}: {}", who(program, op.kind), op.index,
-                                 op.instance, op_text(op), what));
-}
-
 std::string pass_text(Phase phase, int micro_batch, int chunk) {
   return fmt::format("{} of micro-batch {}, chunk {}", name_of(phase), micro_batch, chunk);
 }
-
-Phase phase_of(const Block& block, int half) { return half == 1 ? Phase::backward : block.phase; }
-bool is_input_backward(Phase phase) { return phase == Phase::backward || phase == Phase::backward_input; }
 
 // ---- structure ----
 
@@ -168,95 +152,6 @@ Result<void> check_passes(const Program& program) {
   return {};
 }
 
-// ---- transfers ----
-
-const Op* transfer_of(const Block& block, OpKind kind, int half) {
-  for (const Op& op : block.ops) {
-    if (op.kind == kind && op.lane == Lane::pipe && op.half == half) return &op;
-  }
-  return nullptr;
-}
-
-// The half of the sender's instance that belongs to a micro-batch and direction; -1: none does.
-int sending_half(const Program& program, const Instance& sender, int micro_batch, bool forwards) {
-  const Block& block = block_of(program, sender);
-  for (int half = 0; half < (block.pair ? 2 : 1); ++half) {
-    const Phase phase = phase_of(block, half);
-    const bool same = forwards ? phase == Phase::forward : is_input_backward(phase);
-    if (same && sender.micro_batch[half] == micro_batch) return half;
-  }
-  return -1;
-}
-
-using Channel = std::tuple<int, int, int, bool>;  // sender, its chunk, receiver, forward
-
-struct Transfers {
-  std::map<Channel, int> last;          // the sender's instance that was received last
-  std::vector<std::vector<int>> taken;  // by kind and instance: halves whose send was taken, as bits
-};
-
-Result<void> check_arrival(const Program& program, int kind, int index, int half, Transfers& transfers) {
-  const Instance& instance = program.kinds[at(kind)].instances[at(index)];
-  const Block& block = block_of(program, instance);
-  const Op* recv = transfer_of(block, OpKind::recv, half);
-  if (recv == nullptr) return {};
-  const bool forwards = phase_of(block, half) == Phase::forward;
-  const PlacedOp op = placed(program, kind, index, static_cast<int>(recv - block.ops.data()));
-  const Source& from = instance.from[half];
-  if (from.kind < 0) return wrong_at(program, op, "no send is named for it");
-  const Instance& sender = program.kinds[at(from.kind)].instances[at(from.instance)];
-  const int its_half = sending_half(program, sender, instance.micro_batch[half], forwards);
-  const Op* send = its_half < 0 ? nullptr : transfer_of(block_of(program, sender), OpKind::send, its_half);
-  if (send == nullptr)
-    return wrong_at(program, op,
-                    fmt::format("{}, instance {} does not send it", who(program, from.kind), from.instance));
-  if (send->bytes != recv->bytes)
-    return wrong_at(
-        program, op,
-        fmt::format("expects {} bytes, but {} sends {}", recv->bytes, who(program, from.kind), send->bytes));
-  const Chunk& chunk = program.kinds[at(from.kind)].chunks[at(sender.chunk[its_half])];
-  if ((forwards ? chunk.next_stage : chunk.previous_stage) != program.kinds[at(kind)].stage)
-    return wrong_at(program, op, fmt::format("{} sends to another stage", who(program, from.kind)));
-  int& taken = transfers.taken[at(from.kind)][at(from.instance)];
-  if ((taken & (1 << its_half)) != 0) return wrong_at(program, op, "its send was received already");
-  taken |= 1 << its_half;
-  const auto [last, first] =
-      transfers.last.insert({Channel{from.kind, sender.chunk[its_half], kind, forwards}, from.instance});
-  if (!first && last->second > from.instance)
-    return wrong_at(program, op,
-                    fmt::format("{} sends it before what was received before it: the two ends of the channel disagree "
-                                "about the order",
-                                who(program, from.kind)));
-  last->second = from.instance;
-  return {};
-}
-
-Result<void> check_transfers(const Program& program) {
-  Transfers transfers;
-  for (const Kind& kind : program.kinds) transfers.taken.emplace_back(kind.instances.size(), 0);
-  for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
-    for (int i = 0; i < static_cast<int>(program.kinds[at(kind)].instances.size()); ++i) {
-      for (const int half : {0, 1}) {
-        Result<void> good = check_arrival(program, kind, i, half, transfers);
-        if (!good) return good;
-      }
-    }
-  }
-  for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
-    const Kind& own = program.kinds[at(kind)];
-    for (int i = 0; i < static_cast<int>(own.instances.size()); ++i) {
-      const Block& block = block_of(program, own.instances[at(i)]);
-      for (const int half : {0, 1}) {
-        const Op* send = transfer_of(block, OpKind::send, half);
-        if (send == nullptr || (transfers.taken[at(kind)][at(i)] & (1 << half)) != 0) continue;
-        return wrong_at(program, placed(program, kind, i, static_cast<int>(send - block.ops.data())),
-                        "nobody receives it");
-      }
-    }
-  }
-  return {};
-}
-
 // ---- waiting ----
 
 // Lists are run side by side as far as they go. An instance can run when those that it comes behind have run: ops of a
@@ -299,27 +194,36 @@ bool joins_stages(const Program& program, layout::Group group) {
                                  group == Group::ends || group == Group::mirror);
 }
 
+std::vector<int> joined_stages(const Program& program, layout::Group group, int stage) {
+  const int last = program.mesh.pp - 1;
+  if (group == layout::Group::ends) return {0, last};
+  if (group == layout::Group::mirror) return {stage, last - stage};
+  std::vector<int> all(at(last + 1));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+using Call = std::tuple<layout::Group, collective::Verb, double>;
+
 Result<void> check_joint_collectives(const Program& program) {
-  std::map<int, std::vector<std::tuple<layout::Group, collective::Verb, double>>> calls;  // by rank 0 of each stage
-  for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
-    auto& own = calls[kind];
-    for (const Instance& instance : program.kinds[at(kind)].instances) {
+  std::vector<std::map<Call, int>> calls(program.kinds.size());  // how often, by kind: stage s is kind s
+  for (std::size_t kind = 0; kind < program.kinds.size(); ++kind) {
+    for (const Instance& instance : program.kinds[kind].instances) {
       for (const Op& op : block_of(program, instance).ops) {
         if (op.kind == OpKind::collective && joins_stages(program, op.group))
-          own.emplace_back(op.group, op.verb, op.bytes);
+          ++calls[kind][{op.group, op.verb, op.bytes}];
       }
     }
   }
-  for (const auto& [kind, own] : calls) {
-    const int rank = layout::rank_on_stage(program.mesh, 0, program.kinds[at(kind)].stage);
-    for (const auto& [group, verb, bytes] : own) {
-      for (const int member : layout::members(program.mesh, group, rank)) {
-        const auto& others = calls[kind_of_rank(program, member)];
-        const auto call = std::make_tuple(group, verb, bytes);
-        if (std::count(others.begin(), others.end(), call) == std::count(own.begin(), own.end(), call)) continue;
+  for (int kind = 0; kind < static_cast<int>(calls.size()); ++kind) {
+    for (const auto& [call, times] : calls[at(kind)]) {
+      const auto& [group, verb, bytes] = call;
+      for (const int other : joined_stages(program, group, kind)) {
+        const auto found = calls[at(other)].find(call);
+        if (found != calls[at(other)].end() && found->second == times) continue;
         return input_error(fmt::format("program: {}: {} of {} bytes over {}, but {} does not take part",
                                        who(program, kind), collective::name_of(verb), bytes, layout::name_of(group),
-                                       who(program, kind_of_rank(program, member))));
+                                       who(program, other)));
       }
     }
   }

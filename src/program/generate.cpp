@@ -1,7 +1,8 @@
 #include "program/generate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 
 #include "layout/check.hpp"
 #include "model/arithmetic.hpp"
@@ -40,6 +41,10 @@ struct Generator {
   std::vector<ShapeBuffers> buffers;  // by shape
   std::map<PassKey, int> passes;
   std::map<std::pair<int, int>, int> pairs;
+  std::vector<std::pair<StepKey, int>> starts;
+  std::vector<std::pair<StepKey, int>> finishes;
+  bool gathers_first = false;  // the first forward pass of a chunk gathers its parameters
+  bool reduces_last = false;   // the last backward pass of a chunk reduces its gradients
 };
 
 int add_block(Program& program, Block block) {
@@ -47,9 +52,14 @@ int add_block(Program& program, Block block) {
   return static_cast<int>(program.blocks.size()) - 1;
 }
 
-bool has_copies(const Program& program) {
-  return layout::size(program.mesh, layout::Group::data) > 1 ||
-         layout::size(program.mesh, layout::Group::expert_data) > 1;
+void note_data_traffic(Generator& g) {
+  const spec::Layout& layout = g.job.layout;
+  const layout::Mesh& mesh = g.program.mesh;
+  const bool once = gathers_once_a_step(g.job);
+  if (layout::size(mesh, layout::Group::data) * layout::size(mesh, layout::Group::expert_data) <= 1) return;
+  const bool shards_state = layout.zero == 1 || layout.zero == 2;
+  g.gathers_first = once || (g.scene.overlaps && shards_state && layout.servers == 0);
+  g.reduces_last = once || (g.scene.overlaps && layout.zero < 3);
 }
 
 // The layers of a chunk. `recomputed` counts those of its stage that full recomputation has taken so far.
@@ -127,9 +137,8 @@ PassKey key_of(const Generator& g, const Kind& kind, const Action& action, const
   PassKey key;
   key.shape = chunk.shape;
   key.phase = action.phase;
-  const bool data = has_copies(g.program);
-  key.first = data && at == ends.first;
-  key.last = data && at == ends.last;
+  key.first = at == ends.first && g.gathers_first;
+  key.last = at == ends.last && g.reduces_last;
   if (action.phase == Phase::backward_weight) return key;
   key.receives = from >= 0 && from != kind.stage;
   key.enters = from == kind.stage || (from < 0 && !forwards);
@@ -184,8 +193,7 @@ void add_passes(Generator& g, Kind& kind) {
   }
 }
 
-// What begins and ends the step. Kinds that hold alike parameters share the blocks.
-void add_step(Generator& g, Kind& kind, bool begins, std::vector<std::pair<StepKey, int>>& known) {
+StepKey step_key(const Generator& g, const Kind& kind) {
   StepKey key;
   bool has_end = false;
   for (const Chunk& chunk : kind.chunks) {
@@ -196,31 +204,42 @@ void add_step(Generator& g, Kind& kind, bool begins, std::vector<std::pair<StepK
     key.reads = key.reads || shape.embedding;
     has_end = has_end || shape.embedding || shape.head;
   }
-  kind.parameters = key.rank.total();
   key.ties = has_end && g.scene.copies_table;
   key.mirrors = g.order.placement == Placement::mirror;
-  if (begins && !key.reads) return;
-  const auto same = std::find_if(known.begin(), known.end(), [&](const auto& other) {
-    return other.first.rank.dense == key.rank.dense && other.first.rank.experts == key.rank.experts &&
-           other.first.reads == key.reads && other.first.ties == key.ties;
-  });
-  Instance instance;
-  if (same != known.end()) {
-    instance.block = same->second;
-  } else {
-    Shape shape;
-    Block block = begins ? start_block(g.scene, key) : finish_block(g.scene, key, shape);
-    block.shapes[0] = static_cast<int>(g.program.shapes.size());
-    g.program.shapes.push_back(std::move(shape));
-    g.buffers.emplace_back();
-    instance.block = add_block(g.program, std::move(block));
-    known.emplace_back(key, instance.block);
+  return key;
+}
+
+// The block that begins or ends the step; kinds that hold alike parameters share it.
+int step_index(Generator& g, const StepKey& key, bool begins) {
+  std::vector<std::pair<StepKey, int>>& known = begins ? g.starts : g.finishes;
+  const auto same = std::find_if(known.begin(), known.end(), [&](const auto& other) { return other.first == key; });
+  if (same != known.end()) return same->second;
+  Shape shape;
+  Block block = begins ? start_block(g.scene, key) : finish_block(g.scene, key, shape);
+  block.shapes[0] = static_cast<int>(g.program.shapes.size());
+  g.program.shapes.push_back(std::move(shape));
+  g.buffers.emplace_back();
+  known.emplace_back(key, add_block(g.program, std::move(block)));
+  return known.back().second;
+}
+
+void add_kind(Generator& g, int stage) {
+  Kind& kind = g.program.kinds[static_cast<std::size_t>(stage)];
+  kind.stage = stage;
+  add_chunks(g, kind);
+  const StepKey key = step_key(g, kind);
+  kind.parameters = key.rank.total();
+  kind.expert_parameters = key.rank.experts;
+  kind.residents = residents(g.job, key.rank);
+  Instance ends;
+  if (key.reads) {
+    ends.block = step_index(g, key, true);
+    kind.instances.push_back(ends);
   }
-  if (!begins) {
-    instance.from[0] = {kind.stage, static_cast<int>(kind.instances.size()) - 1};
-    kind.residents = residents(g.job, key.rank);
-  }
-  kind.instances.push_back(instance);
+  add_passes(g, kind);
+  ends.block = step_index(g, key, false);
+  ends.from[0] = {stage, static_cast<int>(kind.instances.size()) - 1};
+  kind.instances.push_back(ends);
 }
 
 Phase phase_of_half(const Program& program, const Instance& instance, int half) {
@@ -260,22 +279,33 @@ bool splits(const Order& order) {
   });
 }
 
-void fill_servers(const spec::Job& job, Program& program, const std::vector<PieceParameters>& ranks) {
+void fill_servers(const spec::Job& job, Program& program) {
   if (job.layout.servers == 0) return;
   PieceParameters mean;
-  for (const PieceParameters& rank : ranks) {
-    mean.dense += rank.dense / static_cast<double>(ranks.size());
-    mean.experts += rank.experts / static_cast<double>(ranks.size());
+  for (const Kind& kind : program.kinds) {
+    mean.dense += (kind.parameters - kind.expert_parameters) / static_cast<double>(program.kinds.size());
+    mean.experts += kind.expert_parameters / static_cast<double>(program.kinds.size());
   }
   const ServerVolumes volumes = server_volumes(job, mean);
   program.servers = {job.layout.servers, volumes.parameters, volumes.domains};
 }
 
+// A ring spells out every round of every layer.
+Result<void> rings_are_short(const spec::Job& job) {
+  constexpr double kMostRounds = 1e6;
+  const double rounds = static_cast<double>(job.layout.cp) * job.model.layers;
+  if (job.layout.context_exchange == spec::ContextExchange::gather || rounds <= kMostRounds) return {};
+  return infeasible(fmt::format("program: cp {} × {} layers are {:.0f} rounds of ring attention, more than {:.0f}",
+                                job.layout.cp, job.model.layers, rounds, kMostRounds),
+                    "try context_exchange gather");
+}
+
 }  // namespace
 
 Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
-  const Result<void> valid = layout::check(job);
-  if (!valid) return tl::unexpected(valid.error());
+  for (const Result<void>& valid : {layout::check(job), rings_are_short(job)}) {
+    if (!valid) return tl::unexpected(valid.error());
+  }
   const Result<layout::Mesh> mesh = layout::mesh_of(job, axes);
   if (!mesh) return tl::unexpected(mesh.error());
   const Result<Order> order = order_of(job);
@@ -289,30 +319,11 @@ Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
   program.memory_bytes = job.cluster.device.memory_bytes;
   const int end_stage = at_position(*order, num_positions(*order) - 1, 0).stage;
   const bool copies_table = job.model.tied_embeddings && end_stage != 0;
-  Generator g{job, *order, program, make_scene(job, program, copies_table), InstanceIndex(*order), {}, {}, {}};
-  std::vector<std::pair<StepKey, int>> starts;
-  std::vector<std::pair<StepKey, int>> finishes;
-  std::vector<PieceParameters> ranks;
+  Generator g{job, *order, program, make_scene(job, program, copies_table), InstanceIndex(*order), {}, {}, {}, {}, {}};
+  note_data_traffic(g);
   program.kinds.resize(static_cast<std::size_t>(order->num_stages()));
-  for (int s = 0; s < order->num_stages(); ++s) {
-    Kind& kind = program.kinds[static_cast<std::size_t>(s)];
-    kind.stage = s;
-    add_chunks(g, kind);
-    add_step(g, kind, true, starts);
-    add_passes(g, kind);
-    add_step(g, kind, false, finishes);
-  }
-  for (const Kind& kind : program.kinds) {
-    PieceParameters sum;
-    for (const Chunk& chunk : kind.chunks) {
-      const PieceParameters own =
-          shape_parameters(job, program.shapes[static_cast<std::size_t>(chunk.shape)], copies_table);
-      sum.dense += own.dense;
-      sum.experts += own.experts;
-    }
-    ranks.push_back(sum);
-  }
-  fill_servers(job, program, ranks);
+  for (int stage = 0; stage < order->num_stages(); ++stage) add_kind(g, stage);
+  fill_servers(job, program);
   connect(g);
   return program;
 }

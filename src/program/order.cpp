@@ -13,6 +13,8 @@ namespace {
 
 using spec::Schedule;
 
+constexpr double kMostPasses = 2e7;  // that a step can be spelled out in
+
 Order empty_order(int stages, int chunks, int micro_batches, Placement placement) {
   Order order;
   order.placement = placement;
@@ -165,6 +167,14 @@ Result<Order> order_of(const spec::Job& job) {
   const spec::Layout& layout = job.layout;
   const int p = layout.pp;
   const int m = static_cast<int>(layout::micro_batches(job));
+  const double passes = 3.0 * p * m * std::max(2, layout.virtual_stages);
+  if (passes > kMostPasses) {
+    return infeasible(
+        fmt::format("program: {} stages with {} micro-batches make a list of up to {:.0f} passes, more than "
+                    "{:.0f}",
+                    p, m, passes, kMostPasses),
+        "try a larger micro_batch or a smaller global_batch");
+  }
   if (layout.schedule == Schedule::custom) {
     std::ifstream stream(job.schedule_file, std::ios::binary);
     std::ostringstream text;

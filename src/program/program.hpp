@@ -209,6 +209,7 @@ struct Kind {
   std::vector<Chunk> chunks;
   std::vector<Buffer> residents;  // there for the whole step
   double parameters = 0;          // that a rank works on, before ZeRO shards them
+  double expert_parameters = 0;   // of those: routed experts
   std::vector<Instance> instances;
 };
 

@@ -44,10 +44,15 @@ std::string headline(const ProgramView& view) {
       with_thousands(static_cast<double>(instances)), with_thousands(program.ranks_of_kind()));
 }
 
+std::string flop_text(double flop) {
+  std::string text = format_flop_per_s(flop);
+  return text.substr(0, text.find("/s"));
+}
+
 std::string work_text(const program::Work& work, double share) {
   if (work.parameters > 0) return fmt::format("{} parameters", format_count(work.parameters));
   const double bytes = work.element_bytes + work.permute_bytes + work.table_bytes;
-  std::string text = work.flop() > 0 ? fmt::format("{}FLOP", format_count(share * work.flop())) : "";
+  std::string text = work.flop() > 0 ? flop_text(share * work.flop()) : "";
   if (bytes > 0) text += fmt::format("{}{}", text.empty() ? "" : " + ", format_bytes(share * bytes));
   return text;
 }
@@ -65,6 +70,10 @@ std::string what_text(const Op& op) {
   if (op.kind == OpKind::collective)
     return fmt::format("{} {} {}", collective::name_of(op.verb), name_of(op.phase), name_of(op.segment));
   std::string text = fmt::format("{} {}", name_of(op.kind), name_of(op.phase));
+  if (op.kind == OpKind::read || op.kind == OpKind::write) {
+    const bool data = op.tier == program::Tier::storage;
+    return data ? "read training data" : fmt::format("{} {}, host memory", text, name_of(op.segment));
+  }
   if (op.peer == program::Peer::next_chunk) text += op.kind == OpKind::send ? " to the next" : " from the next";
   if (op.peer == program::Peer::previous_chunk)
     text += op.kind == OpKind::send ? " to the previous" : " from the previous";
@@ -172,7 +181,7 @@ Json stage_json(const ProgramView& view, int k) {
   json["layers"] = layers_of(view.program, kind);
   json["parameters"] = kind.parameters;
   json["instances"] = kind.instances.size();
-  json["ops"] = totals.ops;
+  json["ops"] = static_cast<std::int64_t>(totals.ops);
   json["flop"] = totals.flop;
   json["moved"] = bytes_json(totals);
   json["bubble_slots"] = view.slots.bubble(k);
@@ -193,7 +202,7 @@ std::string program_summary(const ProgramView& view) {
                {"layers", Align::right},
                {"parameters", Align::right},
                {"ops", Align::right},
-               {"FLOP", Align::right},
+               {"computes", Align::right},
                {"tensor", Align::right},
                {"pipe", Align::right},
                {"data", Align::right},
@@ -209,7 +218,7 @@ std::string program_summary(const ProgramView& view) {
       return bytes > 0 ? format_bytes(bytes) : std::string("-");
     };
     table.row({fmt::format("{}", kind.stage), fmt::format("{}", layers_of(program, kind)),
-               format_count(kind.parameters), with_thousands(totals.ops), format_count(totals.flop),
+               format_count(kind.parameters), with_thousands(totals.ops), flop_text(totals.flop),
                moved(program::Lane::tensor), moved(program::Lane::pipe), moved(program::Lane::data),
                fmt::format("{:.3g}", static_cast<double>(program::most_in_flight(view.order, k)) / view.order.chunks),
                fmt::format("{:.1f} %", 100 * view.slots.bubble(k) / view.slots.makespan),
@@ -283,14 +292,14 @@ std::string program_json(const ProgramView& view, int stage) {
   json["micro_batches"] = program.micro_batches;
   json["chunks"] = program.chunks;
   json["blocks"] = program.blocks.size();
-  double instances = 0;
-  double ops = 0;
+  std::size_t instances = 0;
+  std::size_t ops = 0;
   double peak = 0;
   double busy = 0;
   for (int k = 0; k < static_cast<int>(program.kinds.size()); ++k) {
     for (const Instance& instance : program.kinds[at(k)].instances) {
-      instances += 1;
-      ops += static_cast<double>(program.blocks[at(instance.block)].ops.size());
+      ++instances;
+      ops += program.blocks[at(instance.block)].ops.size();
     }
     busy += view.slots.busy(k);
     peak = std::max(peak, view.memory[at(k)].peak_bytes);
