@@ -1,5 +1,5 @@
-// Seconds of the ops of a Program, as an input of the step engine (sim/step.hpp): from the closed form (plan/op_times.hpp)
-// or from measurements. The Program itself knows none.
+// Seconds of the ops of a Program, as an input of the step engine (sim/step.hpp): from the closed form
+// (plan/op_times.hpp) or from measurements. The Program itself knows none.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 namespace twinpod::sim {
 
 // Of one op when nothing is in its way. Computation, host and storage traffic: `latency_s` is all of it.
-// Communication: after `latency_s` its bytes move for `transfer_s` at `bytes_per_s`, more slowly where links are shared.
+// Communication: after `latency_s` its bytes move for `transfer_s` at `bytes_per_s`, more slowly where links are
+// shared.
 struct OpTime {
   double latency_s = 0;
   double transfer_s = 0;

@@ -1,0 +1,443 @@
+#include "sim/step_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "core/hash.hpp"
+
+namespace twinpod::sim {
+namespace {
+
+using layout::Group;
+using program::Op;
+using program::OpKind;
+using Index = std::uint32_t;
+
+Pattern pattern_for(const program::Program& program, const program::PlacedOp& at) {
+  const Op& op = *at.op;
+  Pattern pattern;
+  pattern.lane = op.lane;
+  pattern.group = op.group;
+  if (op.kind == OpKind::collective) {
+    pattern.sort = op.verb == collective::Verb::all_to_all ? Pattern::Sort::pairs : Pattern::Sort::ring;
+    return pattern;
+  }
+  if (op.peer == program::Peer::next_in_ring || op.peer == program::Peer::previous_in_ring) {
+    pattern.sort = Pattern::Sort::around;
+    return pattern;
+  }
+  const program::Chunk& chunk =
+      program.kinds[static_cast<std::size_t>(at.kind)].chunks[static_cast<std::size_t>(at.chunk)];
+  pattern.sort = Pattern::Sort::stage;
+  pattern.group = Group::pipeline;
+  pattern.from_kind = at.kind;
+  pattern.to_stage = op.peer == program::Peer::next_chunk ? chunk.next_stage : chunk.previous_stage;
+  return pattern;
+}
+
+bool communicates(const Op& op) { return op.kind == OpKind::collective || op.kind == OpKind::send; }
+
+// All patterns of a Program. Blocks are shared by instances, so that a block with a chunk is looked at once.
+std::vector<Pattern> patterns_of(const StepInput& input) {
+  const program::Program& program = input.program;
+  std::vector<Pattern> patterns;
+  for (int k = 0; k < static_cast<int>(program.kinds.size()); ++k) {
+    const program::Kind& kind = program.kinds[static_cast<std::size_t>(k)];
+    std::vector<char> seen(program.blocks.size() * static_cast<std::size_t>(program.chunks + 1) *
+                           static_cast<std::size_t>(program.chunks + 1));
+    for (int i = 0; i < static_cast<int>(kind.instances.size()); ++i) {
+      const program::Instance& instance = kind.instances[static_cast<std::size_t>(i)];
+      const auto block = static_cast<std::size_t>(instance.block);
+      const std::size_t chunks = static_cast<std::size_t>(program.chunks + 1);
+      char& known = seen[(block * chunks + static_cast<std::size_t>(instance.chunk[0] + 1)) * chunks +
+                         static_cast<std::size_t>(instance.chunk[1] + 1)];
+      if (known) continue;
+      known = 1;
+      for (std::size_t o = 0; o < program.blocks[block].ops.size(); ++o) {
+        if (!communicates(program.blocks[block].ops[o])) continue;
+        Pattern pattern = pattern_for(program, program::placed(program, k, i, static_cast<int>(o)));
+        auto found = std::find(patterns.begin(), patterns.end(), pattern);
+        if (found == patterns.end()) found = patterns.insert(patterns.end(), pattern);
+        found->bytes_per_s = std::max(found->bytes_per_s, input.times.ops[block][o].bytes_per_s);
+      }
+    }
+  }
+  return patterns;
+}
+
+// Links with how much of a rank's rate they carry.
+struct Load {
+  int link = 0;
+  double share = 0;
+};
+
+int domain_of_device(const cluster::Graph& graph, int device) {
+  return graph.kind == cluster::GraphKind::custom ? device : device / std::max(1, graph.scale_up.domain);
+}
+
+// What is built of ranks, joints and links, for the refinement.
+class JointGraph {
+ public:
+  JointGraph(const StepInput& input, const std::vector<Pattern>& patterns)
+      : input_(input), patterns_(patterns), ranks_(input.program.mesh.ranks()) {
+    link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
+  }
+
+  Result<void> build() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto slow = input_.slow.find(rank);
+      nodes.right_colour.push_back(colour_of(
+          1, {double(program::kind_of_rank(input_.program, rank)), slow == input_.slow.end() ? 1.0 : slow->second}));
+    }
+    joint_of_rank.assign(patterns_.size(), {});
+    for (std::size_t p = 0; p < patterns_.size(); ++p) {
+      joint_of_rank[p].assign(static_cast<std::size_t>(ranks_), kNone);
+      const Result<void> added = add_pattern(p);
+      if (!added) return added;
+    }
+    return {};
+  }
+
+  Bipartite nodes;
+  std::vector<std::vector<Index>> joint_of_rank;  // by pattern: right node; of a transfer that of its sender
+  std::vector<Index> joint_nodes;                 // right nodes
+  std::vector<std::size_t> pattern_of_joint;
+  std::vector<int> links;                               // used
+  std::vector<Index> link_nodes;                        // their right nodes
+  std::vector<std::pair<std::size_t, double>> load_of;  // of each left node that holds links: joint and share
+  std::vector<Index> load_nodes;                        // those left nodes
+
+ private:
+  int device(int rank) const {
+    return input_.device_of_rank.empty() ? rank : input_.device_of_rank[static_cast<std::size_t>(rank)];
+  }
+
+  Index right(std::uint64_t colour) {
+    nodes.right_colour.push_back(colour);
+    return static_cast<Index>(nodes.right_colour.size() - 1);
+  }
+
+  void begin_left(std::uint64_t colour) {
+    nodes.left_colour.push_back(colour);
+    nodes.left_count.push_back(1);
+  }
+  void end_left() { nodes.first.push_back(static_cast<Index>(nodes.right.size())); }
+
+  Index link_node(int link) {
+    Index& node = link_node_[static_cast<std::size_t>(link)];
+    if (node == kNone) {
+      node = right(colour_of(2, {input_.graph->links[static_cast<std::size_t>(link)].bytes_per_s}));
+      links.push_back(link);
+      link_nodes.push_back(node);
+    }
+    return node;
+  }
+
+  // A joint with its members, and one left node for the links of each share.
+  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<Load>& loads) {
+    const Index node = right(colour_of(3, {double(p)}));
+    const std::size_t joint = joint_nodes.size();
+    joint_nodes.push_back(node);
+    pattern_of_joint.push_back(p);
+    for (std::size_t i = 0; i < members.size();) {  // members of a role together
+      begin_left(colour_of(4, {double(p), double(members[i].second)}));
+      nodes.right.push_back(node);
+      const int role = members[i].second;
+      for (; i < members.size() && members[i].second == role; ++i) {
+        nodes.right.push_back(static_cast<Index>(members[i].first));
+        if (role == 0) joint_of_rank[p][static_cast<std::size_t>(members[i].first)] = static_cast<Index>(joint);
+      }
+      end_left();
+    }
+    std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) { return a.share < b.share; });
+    for (std::size_t i = 0; i < loads.size();) {
+      const double share = loads[i].share;
+      begin_left(colour_of(5, {double(p), share}));
+      load_nodes.push_back(static_cast<Index>(nodes.left_colour.size() - 1));
+      load_of.emplace_back(joint, share);
+      nodes.right.push_back(node);
+      for (; i < loads.size() && loads[i].share == share; ++i) nodes.right.push_back(link_node(loads[i].link));
+      end_left();
+    }
+  }
+
+  Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<Load>& loads) {
+    if (input_.graph == nullptr || from == to) return {};
+    path_.clear();
+    cluster::append_route(*input_.graph, from, to, input_.routing, salt, path_);
+    if (path_.empty()) {
+      return infeasible(fmt::format("there is no route from device {} to device {}", from, to),
+                        "twinpod topology shows what is connected to what");
+    }
+    for (const int link : path_) loads.push_back({link, share});
+    return {};
+  }
+
+  // Rings through all domains of the group, one for each rank of a domain, as in sim/network_share.cpp.
+  Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<Load>& loads) {
+    if (input_.graph == nullptr || members.size() < 2) return {};
+    std::vector<std::vector<int>> domains;
+    for (const int rank : members) {
+      const int d = device(rank);
+      const bool same = !domains.empty() &&
+                        domain_of_device(*input_.graph, domains.back().back()) == domain_of_device(*input_.graph, d);
+      if (!same) domains.emplace_back();
+      domains.back().push_back(d);
+    }
+    std::size_t most = 1;
+    for (const std::vector<int>& domain : domains) most = std::max(most, domain.size());
+    const std::size_t channels = domains.size() > 1 ? most : 1;
+    Result<void> added;
+    for (std::size_t d = 0; d < domains.size() && added; ++d) {
+      const std::vector<int>& here = domains[d];
+      const std::vector<int>& next = domains[(d + 1) % domains.size()];
+      for (std::size_t i = 0; i < here.size() && here.size() > 1 && added; ++i) {
+        std::size_t passing = channels;
+        for (std::size_t c = 0; domains.size() > 1 && c < channels; ++c) {
+          if (c % here.size() == (i + 1) % here.size()) --passing;
+        }
+        if (passing == 0) continue;
+        added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, loads);
+      }
+      for (std::size_t c = 0; domains.size() > 1 && c < channels && added; ++c) {
+        added = add_route(here[(c + here.size() - 1) % here.size()], next[c % next.size()], 1.0 / double(channels),
+                          salt + c, loads);
+      }
+    }
+    return added;
+  }
+
+  Result<void> add_pair_loads(const std::vector<int>& members, std::vector<Load>& loads) {
+    Result<void> added;
+    for (const int from : members) {
+      for (const int to : members) {
+        if (added && from != to) {
+          added = add_route(device(from), device(to), 1.0 / double(members.size() - 1), 0, loads);
+        }
+      }
+    }
+    return added;
+  }
+
+  Result<void> add_pattern(std::size_t p) {
+    const Pattern& pattern = patterns_[p];
+    const layout::Mesh& mesh = input_.program.mesh;
+    std::vector<Load> loads;
+    Result<void> added;
+    for (int rank = 0; rank < ranks_ && added; ++rank) {
+      loads.clear();
+      if (pattern.sort == Pattern::Sort::stage || pattern.sort == Pattern::Sort::around) {
+        if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
+        const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
+                                                              : layout::neighbour(mesh, pattern.group, rank, 1);
+        added = add_route(device(rank), device(peer), 1, p, loads);
+        add_joint(p, {{rank, 0}, {peer, 1}}, loads);
+        continue;
+      }
+      if (joint_of_rank[p][static_cast<std::size_t>(rank)] != kNone) continue;
+      const std::vector<int> members = layout::members(mesh, pattern.group, rank);
+      added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, loads) : add_ring_loads(members, 0, loads);
+      std::vector<std::pair<int, int>> roles;
+      for (const int member : members) roles.emplace_back(member, 0);
+      add_joint(p, roles, loads);
+    }
+    return added;
+  }
+
+  const StepInput& input_;
+  const std::vector<Pattern>& patterns_;
+  int ranks_ = 0;
+  std::vector<Index> link_node_;
+  std::vector<int> path_;
+};
+
+void take_rank_kinds(const StepInput& input, const Partition& partition, StepNetwork& network) {
+  const int ranks = input.program.mesh.ranks();
+  std::unordered_map<Index, Index> kind_of_class;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto [found, is_new] = kind_of_class.insert(
+        {partition.right_class[static_cast<std::size_t>(rank)], static_cast<Index>(network.kinds.size())});
+    if (is_new) {
+      RankKind kind;
+      kind.rank = rank;
+      kind.count = 0;
+      kind.program_kind = program::kind_of_rank(input.program, rank);
+      const auto slow = input.slow.find(rank);
+      if (slow != input.slow.end()) kind.slow = slow->second;
+      network.kinds.push_back(std::move(kind));
+    }
+    network.kinds[found->second].count += 1;
+    network.kind_of_rank.push_back(static_cast<int>(found->second));
+  }
+}
+
+// Joints by class; what a kind of ranks takes part in follows from its first rank.
+void take_joints(const StepInput& input, const JointGraph& graph, const Partition& partition, StepNetwork& network,
+                 std::vector<Index>& joint_of_class) {
+  joint_of_class.assign(partition.num_right, kNone);
+  for (const Index node : graph.joint_nodes) {
+    Index& joint = joint_of_class[partition.right_class[node]];
+    if (joint != kNone) continue;
+    joint = static_cast<Index>(network.joints.size());
+    network.joints.emplace_back();
+  }
+  const std::size_t patterns = network.patterns.size();
+  network.joint_of.assign(network.kinds.size() * patterns, kNone);
+  network.peer_of.assign(network.kinds.size() * patterns, kNone);
+  for (Index k = 0; k < network.kinds.size(); ++k) {
+    const int rank = network.kinds[k].rank;
+    for (std::size_t p = 0; p < patterns; ++p) {
+      const Index made = graph.joint_of_rank[p][static_cast<std::size_t>(rank)];
+      if (made == kNone) continue;
+      const Index joint = joint_of_class[partition.right_class[graph.joint_nodes[made]]];
+      network.joint_of[k * patterns + p] = joint;
+      network.joints[joint].kinds.push_back(k);
+      const Pattern& pattern = network.patterns[p];
+      if (pattern.sort == Pattern::Sort::stage) {
+        const int peer = layout::rank_on_stage(input.program.mesh, rank, pattern.to_stage);
+        network.peer_of[k * patterns + p] = static_cast<Index>(network.kind_of_rank[static_cast<std::size_t>(peer)]);
+      }
+      if (pattern.sort == Pattern::Sort::around) {
+        const int peer = layout::neighbour(input.program.mesh, pattern.group, rank, 1);
+        network.peer_of[k * patterns + p] = static_cast<Index>(network.kind_of_rank[static_cast<std::size_t>(peer)]);
+      }
+    }
+  }
+}
+
+// Kinds of links, and what each joint puts on one of them.
+void take_loads(const StepInput& input, const JointGraph& graph, const Partition& partition,
+                const std::vector<Index>& joint_of_class, StepNetwork& network) {
+  std::vector<Index> link_of_class(partition.num_right, kNone);
+  std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
+  for (std::size_t i = 0; i < graph.links.size(); ++i) {
+    Index& kind = link_of_class[partition.right_class[graph.link_nodes[i]]];
+    if (kind == kNone) {
+      kind = static_cast<Index>(network.links.size());
+      stands_for[graph.link_nodes[i]] = kind;
+      network.links.push_back({graph.links[i], 0, 0, 0, false});
+    }
+    network.links[kind].count += 1;
+  }
+  std::vector<std::vector<KindVisit>> visits(network.joints.size());
+  for (std::size_t n = 0; n < graph.load_nodes.size(); ++n) {
+    const auto [made, share] = graph.load_of[n];
+    std::vector<KindVisit>& own = visits[joint_of_class[partition.right_class[graph.joint_nodes[made]]]];
+    const Index left = graph.load_nodes[n];
+    for (Index e = graph.nodes.first[left]; e < graph.nodes.first[left + 1]; ++e) {
+      const Index link = stands_for[graph.nodes.right[e]];
+      if (link == kNone) continue;
+      const auto found = std::find_if(own.begin(), own.end(), [&](const KindVisit& v) { return v.link == link; });
+      if (found == own.end()) {
+        own.push_back({link, share});
+      } else {
+        found->load += share;
+      }
+    }
+  }
+  network.first_visit.push_back(0);
+  for (const std::vector<KindVisit>& own : visits) {
+    network.visits.insert(network.visits.end(), own.begin(), own.end());
+    network.first_visit.push_back(static_cast<Index>(network.visits.size()));
+  }
+  (void)input;
+}
+
+// Links that everything that could use them at once would fill. What only one lane of one kind of ranks uses is used by
+// one joint at a time.
+void find_contention(const StepInput& input, StepNetwork& network) {
+  std::vector<std::vector<double>> most(network.links.size());  // by lane and kind of the first member
+  const std::size_t users = network.kinds.size() * program::kNumLanes;
+  std::vector<double> pattern_of_joint(network.joints.size());
+  std::vector<double> total(network.links.size());
+  std::unordered_map<std::uint64_t, double> largest;  // of a link and a user
+  for (Index k = 0; k < network.kinds.size(); ++k) {
+    for (std::size_t p = 0; p < network.patterns.size(); ++p) {
+      const Index j = network.joint(k, p);
+      if (j == kNone || network.joints[j].kinds.front() != k) continue;
+      const Pattern& pattern = network.patterns[p];
+      const std::uint64_t user = k * program::kNumLanes + static_cast<std::uint64_t>(pattern.lane);
+      for (Index v = network.first_visit[j]; v < network.first_visit[j + 1]; ++v) {
+        const KindVisit& visit = network.visits[v];
+        double& old = largest[visit.link * users + user];
+        const double load = visit.load * pattern.bytes_per_s;
+        if (load > old) {
+          total[visit.link] += load - old;
+          old = load;
+        }
+      }
+    }
+  }
+  constexpr double kFull = 1 + 1e-9;  // rounding is no contention
+  std::vector<Index> capacity_of(network.links.size(), kNone);
+  for (std::size_t l = 0; l < network.links.size(); ++l) {
+    const double rate = input.graph->links[static_cast<std::size_t>(network.links[l].link)].bytes_per_s;
+    if (total[l] <= rate * kFull) continue;
+    network.links[l].contended = true;
+    capacity_of[l] = static_cast<Index>(network.flows.capacity.size());
+    network.flows.capacity.push_back(rate);
+  }
+  for (std::size_t j = 0; j < network.joints.size(); ++j) {
+    FlowKind flow;
+    flow.first_visit = static_cast<Index>(network.flows.visits.size());
+    for (Index v = network.first_visit[j]; v < network.first_visit[j + 1]; ++v) {
+      const Index link = capacity_of[network.visits[v].link];
+      if (link != kNone) network.flows.visits.push_back({link, network.visits[v].load});
+    }
+    flow.num_visits = static_cast<Index>(network.flows.visits.size()) - flow.first_visit;
+    network.joints[j].contends = flow.num_visits > 0;
+    network.joints[j].flow = static_cast<Index>(j);
+    network.flows.flows.push_back(flow);
+  }
+}
+
+Result<void> check_input(const StepInput& input) {
+  const int ranks = input.program.mesh.ranks();
+  for (const auto& [rank, factor] : input.slow) {
+    if (rank < 0 || rank >= ranks)
+      return input_error(fmt::format("there is no rank {}", rank), fmt::format("ranks are 0 to {}", ranks - 1));
+    if (!(factor > 0))
+      return input_error(fmt::format("rank {} is {} times as slow; expected a factor above 0", rank, factor));
+  }
+  if (!input.device_of_rank.empty() && input.device_of_rank.size() != static_cast<std::size_t>(ranks)) {
+    return input_error(fmt::format("{} ranks are placed on {} devices", ranks, input.device_of_rank.size()));
+  }
+  if (input.graph != nullptr && input.device_of_rank.empty() && input.graph->num_devices() < ranks) {
+    return input_error(
+        fmt::format("{} ranks need as many devices; the graph has {}", ranks, input.graph->num_devices()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StepNetwork> step_network(const StepInput& input) {
+  if (const Result<void> checked = check_input(input); !checked) return tl::unexpected(checked.error());
+  StepNetwork network;
+  network.patterns = patterns_of(input);
+  JointGraph graph(input, network.patterns);
+  if (const Result<void> built = graph.build(); !built) return tl::unexpected(built.error());
+  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
+  take_rank_kinds(input, partition, network);
+  std::vector<Index> joint_of_class;
+  take_joints(input, graph, partition, network, joint_of_class);
+  take_loads(input, graph, partition, joint_of_class, network);
+  if (input.graph != nullptr) {
+    find_contention(input, network);
+  } else {
+    for (Index j = 0; j < network.joints.size(); ++j) network.joints[j].flow = j;
+  }
+  return network;
+}
+
+std::uint32_t pattern_of(const StepNetwork& network, const program::Program& program, const program::PlacedOp& op) {
+  if (!communicates(*op.op)) return kNone;
+  const Pattern pattern = pattern_for(program, op);
+  const auto found = std::find(network.patterns.begin(), network.patterns.end(), pattern);
+  return static_cast<std::uint32_t>(found - network.patterns.begin());
+}
+
+}  // namespace twinpod::sim
