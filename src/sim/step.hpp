@@ -27,6 +27,7 @@
 #include "cluster/route.hpp"
 #include "core/error.hpp"
 #include "program/program.hpp"
+#include "program/timeline.hpp"
 #include "sim/op_time.hpp"
 
 namespace twinpod::sim {
@@ -56,10 +57,7 @@ struct OpRef {
   std::uint32_t op = 0;
 };
 
-struct OpRun {
-  double start_s = -1;
-  double release_s = -1;  // who waits for it may go on
-  double end_s = -1;
+struct OpRun : program::OpSpan {
   OpRef after;  // what it waited for last
   Cause cause = Cause::nothing;
 };
@@ -95,6 +93,9 @@ struct StepRun {
 // Refused: a Program whose ops wait for each other for ever; ranks or devices that are not there (input); no route
 // (infeasible).
 Result<StepRun> run_step(const StepInput& input);
+
+// What happened, without why.
+program::Timeline timeline_of(const StepRun& run);
 
 // Where the ops of an instance begin in RankKind::ops.
 std::vector<std::uint32_t> first_ops(const program::Program& program, int program_kind);

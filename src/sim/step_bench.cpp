@@ -50,8 +50,9 @@ sim::StepTimes made_up_times(const program::Program& program) {
 
 cluster::Graph graph_of(int devices) {
   const spec::Catalog catalog(TWINPOD_CATALOG_DIR);
-  const std::string text = "{name: tree, node: dgx-h100, devices: " + std::to_string(devices) +
-                           (devices > 16384 ? ", topology: {fabric: fat_tree, radix: 128}}" : ", topology: {fabric: rail_fat_tree}}");
+  const std::string text =
+      "{name: tree, node: dgx-h100, devices: " + std::to_string(devices) +
+      (devices > 16384 ? ", topology: {fabric: fat_tree, radix: 128}}" : ", topology: {fabric: rail_fat_tree}}");
   const spec::Cluster cluster = spec::read_cluster(spec::parse_yaml(text, "bench").value(), "bench", catalog).value();
   return cluster::build_graph(cluster).value();
 }

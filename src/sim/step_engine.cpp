@@ -572,6 +572,15 @@ Result<StepRun> run_step(const StepInput& input) {
   return Engine(input, *network).run();
 }
 
+program::Timeline timeline_of(const StepRun& run) {
+  program::Timeline timeline;
+  timeline.step_s = run.step_s;
+  for (const RankKind& kind : run.kinds) {
+    timeline.ranks.push_back({kind.rank, kind.count, kind.program_kind, {kind.ops.begin(), kind.ops.end()}});
+  }
+  return timeline;
+}
+
 std::vector<std::uint32_t> first_ops(const program::Program& program, int program_kind) {
   std::vector<std::uint32_t> first = {0};
   for (const program::Instance& instance : program.kinds[static_cast<std::size_t>(program_kind)].instances) {
