@@ -24,19 +24,20 @@ const program::Block& block_at(const Walk& walk, std::size_t i) {
   return walk.program.blocks[static_cast<std::size_t>(instance_at(walk, i).block)];
 }
 
-// What an op waited for last, and when that let it go; -1: nothing in its own list.
+// What an op waited for last, and when that let it go.
 struct Blocker {
-  const Op* op = nullptr;
-  program::OpSpan span;
+  const Op* op = nullptr;  // nullptr: nothing in its own list
+  std::size_t instance = 0;
+  std::size_t number = 0;
+  double start_s = 0;
+  double release_s = 0;
 };
 
 void consider(const Walk& walk, std::size_t instance, std::size_t op, bool end, Blocker& blocker) {
   const program::OpSpan& span = walk.rank.ops[walk.first[instance] + op];
   const double at = end ? span.end_s : span.release_s;
-  if (blocker.op != nullptr && at <= blocker.span.release_s) return;
-  blocker.op = &block_at(walk, instance).ops[op];
-  blocker.span = span;
-  blocker.span.release_s = at;
+  if (blocker.op != nullptr && at <= blocker.release_s) return;
+  blocker = {&block_at(walk, instance).ops[op], instance, op, span.start_s, at};
 }
 
 Blocker blocker_of(const Walk& walk, std::size_t instance, std::size_t number) {
@@ -55,17 +56,21 @@ Blocker blocker_of(const Walk& walk, std::size_t instance, std::size_t number) {
   return blocker;
 }
 
-// Computation waited: for communication while that was under way, before it for other ranks.
+// Computation waited from one moment to another: for communication while that was under way, and before it for what
+// that waited for in turn; where the chain leaves the rank, for other ranks.
 void add_gap(const Walk& walk, std::size_t instance, std::size_t number, double from_s, double to_s,
              RankShares& shares) {
-  double left = to_s - from_s;
-  const Blocker blocker = blocker_of(walk, instance, number);
-  if (blocker.op != nullptr && blocker.op->kind != OpKind::compute && blocker.op->kind != OpKind::recv) {
-    const double under_way = std::min(left, std::max(0.0, to_s - std::max(from_s, blocker.span.start_s)));
-    shares.exposed[static_cast<std::size_t>(blocker.op->lane)] += under_way;
-    left -= under_way;
+  while (to_s > from_s) {
+    const Blocker blocker = blocker_of(walk, instance, number);
+    if (blocker.op == nullptr || blocker.op->kind == OpKind::compute || blocker.start_s >= to_s) break;
+    const double began = std::max(from_s, blocker.start_s);
+    shares.exposed[static_cast<std::size_t>(blocker.op->lane)] += to_s - began;
+    to_s = began;
+    instance = blocker.instance;
+    number = blocker.number;
+    if (blocker.op->kind == OpKind::recv) break;
   }
-  shares.bubble_s += left;
+  shares.bubble_s += std::max(0.0, to_s - from_s);
 }
 
 RankShares shares_of(const program::Program& program, const program::RankTimeline& rank, double step_s) {

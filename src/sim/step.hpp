@@ -71,13 +71,11 @@ struct RankKind {
   std::vector<OpRun> ops;
 };
 
-// Links that are alike and were used.
-struct LinkRun {
+// Links that are alike, on which transfers were in each other's way.
+struct FullLink {
   int link = 0;  // one of them
   int count = 1;
-  double bytes = 0;       // over one of them
-  double busy_share = 0;  // of what it could have carried in the step
-  bool contended = false;
+  double full_s = 0;  // how long all of its rate was taken, and more was wanted
 };
 
 struct StepRun {
@@ -85,8 +83,9 @@ struct StepRun {
   double ops_s = 0;   // end of the last op
   std::vector<RankKind> kinds;
   std::vector<int> kind_of_rank;
-  std::vector<LinkRun> links;  // busiest first
-  std::size_t events = 0;      // ops and rate changes
+  std::vector<double> link_bytes;    // moved by each link of the graph
+  std::vector<FullLink> full_links;  // longest first
+  std::size_t events = 0;            // ops and rate changes
   double contention_s = 0;  // that communication took longer than alone, summed over the ops of one rank of each kind
 };
 

@@ -103,6 +103,7 @@ class Engine {
     moved_.assign(network_.joints.size(), 0);
     meetings_.resize(network_.joints.size());
     transfer_of_flow_.assign(network_.joints.size(), kNone);
+    full_since_.assign(network_.links.size(), -1);
     for (RankKind& kind : network_.kinds) add_kind(kind);
     make_pattern_tables();
   }
@@ -252,7 +253,8 @@ class Engine {
       return false;
     }
     ready.wait(sent.release_s, {from_kind, states_[from_kind].first_op[from_instance] + from_op}, Cause::arrival);
-    run.start_s = run.release_s = run.end_s = ready.time_s;
+    run.start_s = std::min(sent.start_s, ready.time_s);  // while its bytes were on their way
+    run.release_s = run.end_s = ready.time_s;
     run.after = ready.after;
     run.cause = ready.cause;
     finished(k, instance, op);
@@ -391,7 +393,7 @@ class Engine {
   // Communication starts: alone on its links, or as a flow among others.
   void begin(std::vector<OpRef> ops, Index joint, const OpTime& time, double start_s) {
     if (joint != kNone) moved_[joint] += time.transfer_s * time.bytes_per_s;
-    if (joint == kNone || !network_.joints[joint].contends || time.bytes_per_s <= 0 || time.transfer_s <= 0) {
+    if (joint == kNone || !network_.joints[joint].contends || !is_on_links(time)) {
       release(ops, start_s + time.seconds() * time.exposed);
       end(ops, start_s + time.seconds());
       return;
@@ -450,13 +452,14 @@ class Engine {
   // The next moment at which a transfer begins to move or has moved its part.
   void next_event() {
     const double now = events_.top().time_s;
-    now_ = now;
     std::vector<Index> arrived;
     while (!events_.empty() && events_.top().time_s == now) {
       const Event event = events_.top();
       events_.pop();
       Transfer& transfer = transfers_[event.transfer];
       if (event.version == kNone) {
+        // It takes no more than it would alone, and leaves the rest to others.
+        network_.flows.flows[network_.joints[transfer.joint].flow].max_bytes_per_s = transfer.time.bytes_per_s;
         enter(share_, network_.joints[transfer.joint].flow);
         transfer_of_flow_[network_.joints[transfer.joint].flow] = event.transfer;
         transfer.since_s = now;
@@ -492,14 +495,21 @@ class Engine {
   }
 
   void change_rates(double now) {
-    for (const Index flow : refresh(share_)) {
+    const std::vector<Index>& changed = refresh(share_);
+    // Flows are held by a link when they would be faster without it.
+    for (const Index link : share_.links) {
+      double& since = full_since_[link];
+      if (since >= 0) network_.links[link].full_s += now - since;
+      const bool full = share_.free_capacity[link] <= 1e-9 * network_.flows.capacity[link];
+      since = full && !share_.on_link[link].empty() ? now : -1;
+    }
+    for (const Index flow : changed) {
       const Index number = transfer_of_flow_[flow];
       if (number == kNone) continue;
       Transfer& transfer = transfers_[number];
       transfer.remaining -= transfer.rate * (now - transfer.since_s);
       transfer.since_s = now;
-      // A flow may get more than its own maximum from links that are not full.
-      transfer.rate = std::min(1.0, share_.rate[flow] / transfer.time.bytes_per_s);
+      transfer.rate = share_.rate[flow] / transfer.time.bytes_per_s;
       ++transfer.version;
       const double left = std::max(0.0, transfer.remaining);
       events_.push({now + left / transfer.rate, number, transfer.version});
@@ -524,19 +534,18 @@ class Engine {
       for (const OpRun& op : kind.ops) run.ops_s = std::max(run.ops_s, op.end_s);
     }
     run.step_s = run.ops_s + input_.times.tail_s;
-    for (std::size_t j = 0; j < network_.joints.size(); ++j) {
-      for (Index v = network_.first_visit[j]; v < network_.first_visit[j + 1]; ++v) {
-        const KindVisit& visit = network_.visits[v];
-        network_.links[visit.link].bytes += visit.load * moved_[j];
+    if (input_.graph != nullptr) run.link_bytes.assign(input_.graph->links.size(), 0);
+    for (std::size_t g = 0; g < network_.joint_of_group.size(); ++g) {
+      const double moved = moved_[network_.joint_of_group[g]];
+      for (Index l = network_.first_load[g]; l < network_.first_load[g + 1]; ++l) {
+        run.link_bytes[static_cast<std::size_t>(network_.loads[l].link)] +=
+            moved * static_cast<double>(network_.loads[l].share);
       }
     }
-    for (LinkRun& link : network_.links) {
-      const double rate = input_.graph->links[static_cast<std::size_t>(link.link)].bytes_per_s;
-      if (rate > 0 && run.step_s > 0) link.busy_share = link.bytes / (rate * run.step_s);
-    }
+    std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
     std::stable_sort(network_.links.begin(), network_.links.end(),
-                     [](const LinkRun& a, const LinkRun& b) { return a.busy_share > b.busy_share; });
-    run.links = std::move(network_.links);
+                     [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
+    run.full_links = std::move(network_.links);
     run.kinds = std::move(network_.kinds);
     run.kind_of_rank = std::move(network_.kind_of_rank);
     run.events = events;
@@ -558,8 +567,8 @@ class Engine {
   std::vector<Index> free_transfers_;
   std::vector<Index> transfer_of_flow_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<double> moved_;  // bytes that one rank sent, by joint
-  double now_ = 0;
+  std::vector<double> moved_;       // bytes that one rank sent, by joint
+  std::vector<double> full_since_;  // by kind of link; -1: it is not
   std::size_t events = 0;
   double contention_s = 0;
 };

@@ -61,18 +61,13 @@ std::vector<Pattern> patterns_of(const StepInput& input) {
         Pattern pattern = pattern_for(program, program::placed(program, k, i, static_cast<int>(o)));
         auto found = std::find(patterns.begin(), patterns.end(), pattern);
         if (found == patterns.end()) found = patterns.insert(patterns.end(), pattern);
-        found->bytes_per_s = std::max(found->bytes_per_s, input.times.ops[block][o].bytes_per_s);
+        const OpTime& time = input.times.ops[block][o];
+        if (is_on_links(time)) found->bytes_per_s = std::max(found->bytes_per_s, time.bytes_per_s);
       }
     }
   }
   return patterns;
 }
-
-// Links with how much of a rank's rate they carry.
-struct Load {
-  int link = 0;
-  double share = 0;
-};
 
 int domain_of_device(const cluster::Graph& graph, int device) {
   return graph.kind == cluster::GraphKind::custom ? device : device / std::max(1, graph.scale_up.domain);
@@ -98,6 +93,8 @@ class JointGraph {
       const Result<void> added = add_pattern(p);
       if (!added) return added;
     }
+    find_full();
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
     return {};
   }
 
@@ -105,10 +102,16 @@ class JointGraph {
   std::vector<std::vector<Index>> joint_of_rank;  // by pattern: right node; of a transfer that of its sender
   std::vector<Index> joint_nodes;                 // right nodes
   std::vector<std::size_t> pattern_of_joint;
-  std::vector<int> links;                               // used
-  std::vector<Index> link_nodes;                        // their right nodes
-  std::vector<std::pair<std::size_t, double>> load_of;  // of each left node that holds links: joint and share
-  std::vector<Index> load_nodes;                        // those left nodes
+  std::vector<Index> first_load = {0};  // of each joint
+  std::vector<LinkLoad> loads;          // by share, within a joint
+  std::vector<int> links;               // that can be full
+  std::vector<Index> link_nodes;        // their right nodes
+  struct LoadNode {
+    Index left = 0;
+    std::size_t joint = 0;
+    double share = 0;
+  };
+  std::vector<LoadNode> load_nodes;  // left nodes that hold links
 
  private:
   int device(int rank) const {
@@ -126,18 +129,8 @@ class JointGraph {
   }
   void end_left() { nodes.first.push_back(static_cast<Index>(nodes.right.size())); }
 
-  Index link_node(int link) {
-    Index& node = link_node_[static_cast<std::size_t>(link)];
-    if (node == kNone) {
-      node = right(colour_of(2, {input_.graph->links[static_cast<std::size_t>(link)].bytes_per_s}));
-      links.push_back(link);
-      link_nodes.push_back(node);
-    }
-    return node;
-  }
-
-  // A joint with its members, and one left node for the links of each share.
-  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<Load>& loads) {
+  // A joint with its members.
+  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<LinkLoad>& own) {
     const Index node = right(colour_of(3, {double(p)}));
     const std::size_t joint = joint_nodes.size();
     joint_nodes.push_back(node);
@@ -152,32 +145,65 @@ class JointGraph {
       }
       end_left();
     }
-    std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) { return a.share < b.share; });
-    for (std::size_t i = 0; i < loads.size();) {
-      const double share = loads[i].share;
-      begin_left(colour_of(5, {double(p), share}));
-      load_nodes.push_back(static_cast<Index>(nodes.left_colour.size() - 1));
-      load_of.emplace_back(joint, share);
-      nodes.right.push_back(node);
-      for (; i < loads.size() && loads[i].share == share; ++i) nodes.right.push_back(link_node(loads[i].link));
-      end_left();
+    std::sort(own.begin(), own.end(), [](const LinkLoad& a, const LinkLoad& b) {
+      return a.share != b.share ? a.share < b.share : a.link < b.link;
+    });
+    loads.insert(loads.end(), own.begin(), own.end());
+    first_load.push_back(static_cast<Index>(loads.size()));
+  }
+
+  // Only links that everything that could use them at once would fill matter to anybody's time.
+  void find_full() {
+    if (input_.graph == nullptr) return;
+    std::vector<double> most(input_.graph->links.size());
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) {
+      const double rate = patterns_[pattern_of_joint[joint]].bytes_per_s;
+      for (Index l = first_load[joint]; l < first_load[joint + 1]; ++l) {
+        most[static_cast<std::size_t>(loads[l].link)] += rate * static_cast<double>(loads[l].share);
+      }
+    }
+    constexpr double kFull = 1 + 1e-6;  // rounding is no contention
+    for (std::size_t l = 0; l < most.size(); ++l) {
+      if (most[l] <= input_.graph->links[l].bytes_per_s * kFull) continue;
+      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
+      links.push_back(static_cast<int>(l));
+      link_nodes.push_back(link_node_[l]);
     }
   }
 
-  Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<Load>& loads) {
-    if (input_.graph == nullptr || from == to) return {};
+  // One left node for the links of each share.
+  void join_links(std::size_t joint) {
+    for (Index l = first_load[joint]; l < first_load[joint + 1];) {
+      const float share = loads[l].share;
+      const std::size_t before = nodes.right.size();
+      for (; l < first_load[joint + 1] && loads[l].share == share; ++l) {
+        const Index node = link_node_[static_cast<std::size_t>(loads[l].link)];
+        if (node == kNone) continue;
+        if (nodes.right.size() == before) {
+          begin_left(colour_of(5, {double(pattern_of_joint[joint]), static_cast<double>(share)}));
+          load_nodes.push_back({static_cast<Index>(nodes.left_colour.size() - 1), joint, static_cast<double>(share)});
+          nodes.right.push_back(joint_nodes[joint]);
+        }
+        nodes.right.push_back(node);
+      }
+      if (nodes.right.size() > before) end_left();
+    }
+  }
+
+  Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<LinkLoad>& own) {
+    if (input_.graph == nullptr || from == to || share <= 0) return {};
     path_.clear();
     cluster::append_route(*input_.graph, from, to, input_.routing, salt, path_);
     if (path_.empty()) {
       return infeasible(fmt::format("there is no route from device {} to device {}", from, to),
                         "twinpod topology shows what is connected to what");
     }
-    for (const int link : path_) loads.push_back({link, share});
+    for (const int link : path_) own.push_back({link, static_cast<float>(share)});
     return {};
   }
 
   // Rings through all domains of the group, one for each rank of a domain, as in sim/network_share.cpp.
-  Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<Load>& loads) {
+  Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<LinkLoad>& own) {
     if (input_.graph == nullptr || members.size() < 2) return {};
     std::vector<std::vector<int>> domains;
     for (const int rank : members) {
@@ -200,22 +226,22 @@ class JointGraph {
           if (c % here.size() == (i + 1) % here.size()) --passing;
         }
         if (passing == 0) continue;
-        added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, loads);
+        added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, own);
       }
       for (std::size_t c = 0; domains.size() > 1 && c < channels && added; ++c) {
         added = add_route(here[(c + here.size() - 1) % here.size()], next[c % next.size()], 1.0 / double(channels),
-                          salt + c, loads);
+                          salt + c, own);
       }
     }
     return added;
   }
 
-  Result<void> add_pair_loads(const std::vector<int>& members, std::vector<Load>& loads) {
+  Result<void> add_pair_loads(const std::vector<int>& members, std::vector<LinkLoad>& own) {
     Result<void> added;
     for (const int from : members) {
       for (const int to : members) {
         if (added && from != to) {
-          added = add_route(device(from), device(to), 1.0 / double(members.size() - 1), 0, loads);
+          added = add_route(device(from), device(to), 1.0 / double(members.size() - 1), 0, own);
         }
       }
     }
@@ -225,24 +251,26 @@ class JointGraph {
   Result<void> add_pattern(std::size_t p) {
     const Pattern& pattern = patterns_[p];
     const layout::Mesh& mesh = input_.program.mesh;
-    std::vector<Load> loads;
+    std::vector<LinkLoad> own;
     Result<void> added;
     for (int rank = 0; rank < ranks_ && added; ++rank) {
-      loads.clear();
+      own.clear();
       if (pattern.sort == Pattern::Sort::stage || pattern.sort == Pattern::Sort::around) {
         if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
         const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
                                                               : layout::neighbour(mesh, pattern.group, rank, 1);
-        added = add_route(device(rank), device(peer), 1, p, loads);
-        add_joint(p, {{rank, 0}, {peer, 1}}, loads);
+        added = add_route(device(rank), device(peer), pattern.bytes_per_s > 0 ? 1 : 0, p, own);
+        add_joint(p, {{rank, 0}, {peer, 1}}, own);
         continue;
       }
       if (joint_of_rank[p][static_cast<std::size_t>(rank)] != kNone) continue;
       const std::vector<int> members = layout::members(mesh, pattern.group, rank);
-      added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, loads) : add_ring_loads(members, 0, loads);
+      if (pattern.bytes_per_s > 0) {
+        added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, own) : add_ring_loads(members, 0, own);
+      }
       std::vector<std::pair<int, int>> roles;
       for (const int member : members) roles.emplace_back(member, 0);
-      add_joint(p, roles, loads);
+      add_joint(p, roles, own);
     }
     return added;
   }
@@ -308,8 +336,8 @@ void take_joints(const StepInput& input, const JointGraph& graph, const Partitio
   }
 }
 
-// Kinds of links, and what each joint puts on one of them.
-void take_loads(const StepInput& input, const JointGraph& graph, const Partition& partition,
+// Kinds of links that can be full, and what each joint puts on one of them.
+void take_links(const StepInput& input, const JointGraph& graph, const Partition& partition,
                 const std::vector<Index>& joint_of_class, StepNetwork& network) {
   std::vector<Index> link_of_class(partition.num_right, kNone);
   std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
@@ -318,79 +346,33 @@ void take_loads(const StepInput& input, const JointGraph& graph, const Partition
     if (kind == kNone) {
       kind = static_cast<Index>(network.links.size());
       stands_for[graph.link_nodes[i]] = kind;
-      network.links.push_back({graph.links[i], 0, 0, 0, false});
+      network.links.push_back({graph.links[i], 0, 0});
+      network.flows.capacity.push_back(input.graph->links[static_cast<std::size_t>(graph.links[i])].bytes_per_s);
     }
     network.links[kind].count += 1;
   }
   std::vector<std::vector<KindVisit>> visits(network.joints.size());
-  for (std::size_t n = 0; n < graph.load_nodes.size(); ++n) {
-    const auto [made, share] = graph.load_of[n];
-    std::vector<KindVisit>& own = visits[joint_of_class[partition.right_class[graph.joint_nodes[made]]]];
-    const Index left = graph.load_nodes[n];
-    for (Index e = graph.nodes.first[left]; e < graph.nodes.first[left + 1]; ++e) {
+  for (const JointGraph::LoadNode& node : graph.load_nodes) {
+    std::vector<KindVisit>& own = visits[joint_of_class[partition.right_class[graph.joint_nodes[node.joint]]]];
+    for (Index e = graph.nodes.first[node.left]; e < graph.nodes.first[node.left + 1]; ++e) {
       const Index link = stands_for[graph.nodes.right[e]];
       if (link == kNone) continue;
       const auto found = std::find_if(own.begin(), own.end(), [&](const KindVisit& v) { return v.link == link; });
       if (found == own.end()) {
-        own.push_back({link, share});
+        own.push_back({link, node.share});
       } else {
-        found->load += share;
+        found->load += node.share;
       }
     }
   }
-  network.first_visit.push_back(0);
-  for (const std::vector<KindVisit>& own : visits) {
-    network.visits.insert(network.visits.end(), own.begin(), own.end());
-    network.first_visit.push_back(static_cast<Index>(network.visits.size()));
-  }
-  (void)input;
-}
-
-// Links that everything that could use them at once would fill. What only one lane of one kind of ranks uses is used by
-// one joint at a time.
-void find_contention(const StepInput& input, StepNetwork& network) {
-  std::vector<std::vector<double>> most(network.links.size());  // by lane and kind of the first member
-  const std::size_t users = network.kinds.size() * program::kNumLanes;
-  std::vector<double> pattern_of_joint(network.joints.size());
-  std::vector<double> total(network.links.size());
-  std::unordered_map<std::uint64_t, double> largest;  // of a link and a user
-  for (Index k = 0; k < network.kinds.size(); ++k) {
-    for (std::size_t p = 0; p < network.patterns.size(); ++p) {
-      const Index j = network.joint(k, p);
-      if (j == kNone || network.joints[j].kinds.front() != k) continue;
-      const Pattern& pattern = network.patterns[p];
-      const std::uint64_t user = k * program::kNumLanes + static_cast<std::uint64_t>(pattern.lane);
-      for (Index v = network.first_visit[j]; v < network.first_visit[j + 1]; ++v) {
-        const KindVisit& visit = network.visits[v];
-        double& old = largest[visit.link * users + user];
-        const double load = visit.load * pattern.bytes_per_s;
-        if (load > old) {
-          total[visit.link] += load - old;
-          old = load;
-        }
-      }
-    }
-  }
-  constexpr double kFull = 1 + 1e-9;  // rounding is no contention
-  std::vector<Index> capacity_of(network.links.size(), kNone);
-  for (std::size_t l = 0; l < network.links.size(); ++l) {
-    const double rate = input.graph->links[static_cast<std::size_t>(network.links[l].link)].bytes_per_s;
-    if (total[l] <= rate * kFull) continue;
-    network.links[l].contended = true;
-    capacity_of[l] = static_cast<Index>(network.flows.capacity.size());
-    network.flows.capacity.push_back(rate);
-  }
-  for (std::size_t j = 0; j < network.joints.size(); ++j) {
+  for (Index j = 0; j < network.joints.size(); ++j) {
     FlowKind flow;
     flow.first_visit = static_cast<Index>(network.flows.visits.size());
-    for (Index v = network.first_visit[j]; v < network.first_visit[j + 1]; ++v) {
-      const Index link = capacity_of[network.visits[v].link];
-      if (link != kNone) network.flows.visits.push_back({link, network.visits[v].load});
-    }
-    flow.num_visits = static_cast<Index>(network.flows.visits.size()) - flow.first_visit;
-    network.joints[j].contends = flow.num_visits > 0;
-    network.joints[j].flow = static_cast<Index>(j);
+    flow.num_visits = static_cast<Index>(visits[j].size());
+    network.flows.visits.insert(network.flows.visits.end(), visits[j].begin(), visits[j].end());
     network.flows.flows.push_back(flow);
+    network.joints[j].flow = j;
+    network.joints[j].contends = flow.num_visits > 0;
   }
 }
 
@@ -424,12 +406,12 @@ Result<StepNetwork> step_network(const StepInput& input) {
   take_rank_kinds(input, partition, network);
   std::vector<Index> joint_of_class;
   take_joints(input, graph, partition, network, joint_of_class);
-  take_loads(input, graph, partition, joint_of_class, network);
-  if (input.graph != nullptr) {
-    find_contention(input, network);
-  } else {
-    for (Index j = 0; j < network.joints.size(); ++j) network.joints[j].flow = j;
+  take_links(input, graph, partition, joint_of_class, network);
+  for (const Index node : graph.joint_nodes) {
+    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
   }
+  network.first_load = std::move(graph.first_load);
+  network.loads = std::move(graph.loads);
   return network;
 }
 

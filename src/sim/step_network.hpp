@@ -31,6 +31,12 @@ struct Joint {
   bool contends = false;
 };
 
+// Of what a rank sends, so much goes over this link.
+struct LinkLoad {
+  int link = 0;
+  float share = 0;
+};
+
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 struct StepNetwork {
@@ -41,9 +47,11 @@ struct StepNetwork {
   std::vector<std::uint32_t> joint_of;  // of kind k in pattern p at [k * patterns + p]; kNone: it takes no part
   std::vector<std::uint32_t> peer_of;   // stage, around: the kind that receives what kind k sends in pattern p
   Kinds flows;                          // a flow for each joint, over the links that can be full
-  std::vector<LinkRun> links;           // kinds of links, without what they carried
-  std::vector<KindVisit> visits;        // of each joint, all links: first_visit[j] to first_visit[j + 1]
-  std::vector<std::uint32_t> first_visit;
+  std::vector<FullLink> links;          // kinds of links that can be full, in the order of flows.capacity
+  // What every joint of the Program, alike or not, puts on links: its kind, and loads from first_load[i] on.
+  std::vector<std::uint32_t> joint_of_group;
+  std::vector<std::uint32_t> first_load;
+  std::vector<LinkLoad> loads;
 
   std::uint32_t joint(std::uint32_t kind, std::size_t pattern) const {
     return joint_of[kind * patterns.size() + pattern];
@@ -52,6 +60,9 @@ struct StepNetwork {
     return peer_of[kind * patterns.size() + pattern];
   }
 };
+
+// A transfer of less than a microsecond, such as that of one number for the norm of the gradients, is in nobody's way.
+inline bool is_on_links(const OpTime& time) { return time.bytes_per_s > 0 && time.transfer_s >= 1e-6; }
 
 Result<StepNetwork> step_network(const StepInput& input);
 

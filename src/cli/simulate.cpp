@@ -1,0 +1,194 @@
+// twinpod simulate: one training step on a cluster, op by op.
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+
+#include "cli/command.hpp"
+#include "cli/graph_request.hpp"
+#include "cli/job_request.hpp"
+#include "cluster/topology.hpp"
+#include "core/files.hpp"
+#include "core/rng.hpp"
+#include "core/units.hpp"
+#include "plan/op_times.hpp"
+#include "program/generate.hpp"
+#include "report/step_report.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+constexpr std::array kOutputFlags = {
+    Flag{"slow", "WHAT", "a slow rank: rank=37:1.3, or link: link=leaf3-spine2:2; with commas between them", ""},
+    Flag{"cut", "LINK", "cut cables: link=leaf3-spine2; with commas between them", ""},
+    Flag{"jitter", "SHARE", "ranks differ at random, by so much on average: 2%", ""},
+    Flag{"seed", "N", "of the jitter (default: 1)", ""},
+    kRoutingFlag,
+    Flag{"no-network", "", "communication is never in each other's way", ""},
+    Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
+};
+constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
+
+struct Faults {
+  std::map<int, double> slow;
+  std::vector<std::string> texts;
+};
+
+Result<double> factor_of(const std::string& item, const std::string& text) {
+  const Result<double> factor = parse_quantity(text, Quantity::number);
+  if (factor && *factor > 0 && *factor < 1e6) return factor;
+  return input_error(fmt::format("--slow {}: expected a factor above 0", item), "rank=37:1.3");
+}
+
+// rank=37:1.3 computes 1.3 times as long; link=a-b:2 takes twice as long for a byte.
+Result<void> read_slow(const std::string& text, cluster::Graph& graph, int ranks, Faults& faults) {
+  for (const std::string& item : split_outside_brackets(text)) {
+    const std::size_t sign = item.find('=');
+    const std::size_t colon = item.rfind(':');
+    const std::string what = item.substr(0, sign);
+    if (sign == std::string::npos || colon == std::string::npos || colon < sign || (what != "rank" && what != "link")) {
+      return input_error(fmt::format("--slow {}: expected rank=NUMBER:FACTOR or link=NAME:FACTOR", item),
+                         "--slow rank=37:1.3");
+    }
+    const std::string name = item.substr(sign + 1, colon - sign - 1);
+    const Result<double> factor = factor_of(item, item.substr(colon + 1));
+    if (!factor) return tl::unexpected(factor.error());
+    if (what == "rank") {
+      const Result<double> rank = parse_quantity(name, Quantity::number);
+      if (!rank || *rank < 0 || *rank >= ranks || *rank != static_cast<int>(*rank)) {
+        return input_error(fmt::format("--slow {}: there is no rank `{}`", item, name),
+                           fmt::format("ranks are 0 to {}", ranks - 1));
+      }
+      faults.slow[static_cast<int>(*rank)] = *factor;
+      faults.texts.push_back(fmt::format("rank {} computes {:.3g} times as long", static_cast<int>(*rank), *factor));
+    } else {
+      const Result<std::vector<int>> links = cluster::find_links(graph, name);
+      if (!links) return tl::unexpected(links.error());
+      cluster::slow_links(graph, *links, std::min(1.0, 1 / *factor));
+      faults.texts.push_back(fmt::format("{} at {:.3g} of its rate", name, 1 / *factor));
+    }
+  }
+  return {};
+}
+
+Result<void> read_cut(const std::string& text, cluster::Graph& graph, Faults& faults) {
+  for (const std::string& item : split_outside_brackets(text)) {
+    const std::string name = item.starts_with("link=") ? item.substr(5) : item;
+    const Result<std::vector<int>> links = cluster::find_links(graph, name);
+    if (!links) return tl::unexpected(links.error());
+    cluster::cut_links(graph, *links);
+    faults.texts.push_back(fmt::format("{} cut", name));
+  }
+  return cluster::check_connected(graph);
+}
+
+// Each rank computes longer by a random share, on average as much as asked for.
+Result<void> read_jitter(const Arguments& arguments, int ranks, Faults& faults) {
+  const auto text = arguments.value("jitter");
+  if (!text) return {};
+  const Result<double> share = parse_quantity(*text, Quantity::fraction);
+  if (!share || *share < 0 || *share > 1) {
+    return input_error(fmt::format("--jitter {}: expected a share from 0 to 1", *text), "--jitter 2%");
+  }
+  const Result<int> seed = whole_number(arguments, "seed", 0, 1);
+  if (!seed) return tl::unexpected(seed.error());
+  Rng rng(static_cast<std::uint64_t>(*seed));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double factor = 1 - *share * std::log(1 - rng.uniform());
+    const auto [found, is_new] = faults.slow.insert({rank, factor});
+    if (!is_new) found->second *= factor;
+  }
+  faults.texts.push_back(fmt::format("ranks differ at random, by {:.3g} % on average", 100 * *share));
+  return {};
+}
+
+struct Runs {
+  sim::StepRun run;
+  report::StepMetrics metrics;
+};
+
+Result<Runs> simulate_one(const program::Program& program, const sim::StepTimes& times, const cluster::Graph* graph,
+                          cluster::Routing routing, const std::map<int, double>& slow) {
+  sim::StepInput input{program, times};
+  input.graph = graph;
+  input.routing = routing;
+  input.slow = slow;
+  Result<sim::StepRun> run = sim::run_step(input);
+  if (!run) return tl::unexpected(run.error());
+  Runs runs{std::move(*run), {}};
+  runs.metrics = report::step_metrics(program, sim::timeline_of(runs.run));
+  return runs;
+}
+
+Result<std::string> answer(const Arguments& arguments, const spec::Job& job, const program::Program& program) {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool has_network = !arguments.has("no-network");
+  Result<cluster::Graph> healthy = has_network ? cluster::build_graph(job.cluster) : cluster::Graph{};
+  if (!healthy) return tl::unexpected(healthy.error());
+  cluster::Graph graph = *healthy;
+  Faults faults;
+  if (const auto text = arguments.value("slow")) {
+    const Result<void> read = read_slow(*text, graph, program.mesh.ranks(), faults);
+    if (!read) return tl::unexpected(read.error());
+  }
+  if (const auto text = arguments.value("cut")) {
+    const Result<void> read = read_cut(*text, graph, faults);
+    if (!read) return tl::unexpected(read.error());
+  }
+  if (const Result<void> read = read_jitter(arguments, program.mesh.ranks(), faults); !read) {
+    return tl::unexpected(read.error());
+  }
+  const Result<cluster::Routing> routing = has_network ? routing_of(graph, arguments) : cluster::Routing::rail;
+  if (!routing) return tl::unexpected(routing.error());
+
+  const sim::StepTimes times = plan::op_times(job, program);
+  const Result<Runs> now = simulate_one(program, times, has_network ? &graph : nullptr, *routing, faults.slow);
+  if (!now) return tl::unexpected(now.error());
+  Result<Runs> before = Runs{};
+  if (!faults.texts.empty()) {
+    before = simulate_one(program, times, has_network ? &*healthy : nullptr, *routing, {});
+    if (!before) return tl::unexpected(before.error());
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  report::StepView view{
+      job,          program, has_network ? &graph : nullptr, now->run,    now->metrics, nullptr, nullptr,
+      faults.texts, {},      plan::step_time(job).total_s,   took.count()};
+  if (!faults.texts.empty()) {
+    view.healthy = &before->run;
+    view.healthy_metrics = &before->metrics;
+  }
+  for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
+    view.memory.push_back(program::memory_of(program, kind));
+  }
+  if (const auto file = arguments.value("timeline")) {
+    const Result<void> wrote = write_file(*file, report::timeline_json(program, sim::timeline_of(now->run)));
+    if (!wrote) return tl::unexpected(wrote.error());
+  }
+  return arguments.has("json") ? report::step_json(view) : report::step_text(view);
+}
+
+Result<std::string> simulate(const Arguments& arguments) {
+  const Result<spec::Request> request = request_of("simulate", arguments, arguments.value_or("on", ""));
+  if (!request) return tl::unexpected(request.error());
+  const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
+  if (!job) return tl::unexpected(job.error());
+  const Result<program::Program> program = program::generate(*job);
+  if (!program) return tl::unexpected(program.error());
+  const Result<void> fits = program::check_memory(*program);
+  if (!fits) return tl::unexpected(fits.error());
+  return answer(arguments, *job, *program);
+}
+
+}  // namespace
+
+const Command kSimulate = {
+    "simulate",
+    "MODEL|JOB.yaml|config.json [--on CLUSTER] [flags]",
+    "one training step on a cluster, op by op: who waits for whom, on which link",
+    "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --stack megatron-2022\n"
+    "twinpod simulate examples/llama3-70b.yaml --slow rank=37:1.3\n"
+    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n",
+    kFlags,
+    simulate};
+
+}  // namespace twinpod::cli
