@@ -45,7 +45,7 @@ Blocker blocker_of(const Walk& walk, std::size_t instance, std::size_t number) {
   const Op& op = block.ops[number];
   Blocker blocker;
   for (int w = 0; w < op.waits.count; ++w) {
-    const int waited = block.waits[static_cast<std::size_t>(op.waits.first + w)];
+    const int waited = *(block.waits.data() + op.waits.first + w);
     consider(walk, instance, static_cast<std::size_t>(waited), false, blocker);
   }
   const program::Source& source = instance_at(walk, instance).from[op.half];

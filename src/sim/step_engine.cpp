@@ -26,6 +26,8 @@ struct BlockPlan {
   Index send[2] = {kNone, kNone};  // on the pipe lane, by half
 };
 
+const int* waits_of(const program::Block& block, const Op& op) { return block.waits.data() + op.waits.first; }
+
 BlockPlan plan_of(const program::Block& block) {
   BlockPlan plan;
   for (Index o = 0; o < block.ops.size(); ++o) {
@@ -226,7 +228,7 @@ class Engine {
     const Op& recv = block.ops[op];
     Ready ready;
     for (int w = 0; w < recv.waits.count; ++w) {
-      const auto waited = static_cast<Index>(block.waits[static_cast<std::size_t>(recv.waits.first + w)]);
+      const auto waited = static_cast<Index>(waits_of(block, recv)[w]);
       // The send of a ring stands before its recv; what arrives is the neighbour's.
       if (block.ops[waited].kind == OpKind::send && recv.peer == program::Peer::previous_in_ring) continue;
       if (!released(k, instance, waited, ready)) return false;
@@ -312,7 +314,7 @@ class Engine {
     Ready ready;
     if (lane.last_op != kNone) ready.wait(lane.free_s, {k, lane.last_op}, Cause::lane);
     for (int w = 0; w < op.waits.count; ++w) {
-      const auto waited = static_cast<Index>(block.waits[static_cast<std::size_t>(op.waits.first + w)]);
+      const auto waited = static_cast<Index>(waits_of(block, op)[w]);
       if (!released(k, instance, waited, ready)) return false;
     }
     if (!entered(k, at, op, ready)) return false;
@@ -323,7 +325,7 @@ class Engine {
     lane.last_op = states_[k].first_op[instance] + op_number;
     const OpTime& time = input_.times.ops[static_cast<std::size_t>(at.block)][op_number];
     const OpRef ref{k, lane.last_op};
-    ++events;
+    ++num_events_;
     if (op.kind == OpKind::collective) {
       meet(ref, instance, op_number, time);
     } else if (op.kind == OpKind::send) {
@@ -472,7 +474,7 @@ class Engine {
     }
     for (const Index number : arrived) arrive(number, now);
     change_rates(now);
-    ++events;
+    ++num_events_;
   }
 
   void arrive(Index number, double now) {
@@ -488,7 +490,7 @@ class Engine {
         return;
       }
     }
-    contention_s += now - transfer.start_s - transfer.time.seconds();
+    contention_s_ += now - transfer.start_s - transfer.time.seconds();
     end(transfer.ops, now);
     ++transfer.version;
     free_transfers_.push_back(number);
@@ -548,8 +550,8 @@ class Engine {
     run.full_links = std::move(network_.links);
     run.kinds = std::move(network_.kinds);
     run.kind_of_rank = std::move(network_.kind_of_rank);
-    run.events = events;
-    run.contention_s = contention_s;
+    run.events = num_events_;
+    run.contention_s = contention_s_;
     return run;
   }
 
@@ -569,8 +571,8 @@ class Engine {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<double> moved_;       // bytes that one rank sent, by joint
   std::vector<double> full_since_;  // by kind of link; -1: it is not
-  std::size_t events = 0;
-  double contention_s = 0;
+  std::size_t num_events_ = 0;
+  double contention_s_ = 0;
 };
 
 }  // namespace

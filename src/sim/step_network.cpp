@@ -51,7 +51,7 @@ std::vector<Pattern> patterns_of(const StepInput& input) {
     for (int i = 0; i < static_cast<int>(kind.instances.size()); ++i) {
       const program::Instance& instance = kind.instances[static_cast<std::size_t>(i)];
       const auto block = static_cast<std::size_t>(instance.block);
-      const std::size_t chunks = static_cast<std::size_t>(program.chunks + 1);
+      const std::size_t chunks = static_cast<std::size_t>(program.chunks) + 1;
       char& known = seen[(block * chunks + static_cast<std::size_t>(instance.chunk[0] + 1)) * chunks +
                          static_cast<std::size_t>(instance.chunk[1] + 1)];
       if (known) continue;
