@@ -31,7 +31,7 @@ Result<int> device_called(const Graph& graph, const std::string& text) {
   if (number >= 0 && number < graph.num_devices()) return number;
   const int vertex = cluster::find_vertex(graph, text);
   for (int d = 0; d < graph.num_devices(); ++d) {
-    if (graph.devices[d] == vertex && vertex >= 0) return d;
+    if (graph.devices[static_cast<std::size_t>(d)] == vertex && vertex >= 0) return d;
   }
   return input_error(fmt::format("`{}` is no device", text),
                      fmt::format("devices are 0 to {}, or {} to {}", graph.num_devices() - 1,

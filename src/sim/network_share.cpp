@@ -24,7 +24,8 @@ struct DomainRanks {
     return first[static_cast<std::size_t>(domain) + 1] - first[static_cast<std::size_t>(domain)];
   }
   int device(int domain, int place) const {
-    return devices[static_cast<std::size_t>(first[static_cast<std::size_t>(domain)] + place % size(domain))];
+    const int number = first[static_cast<std::size_t>(domain)] + place % size(domain);
+    return devices[static_cast<std::size_t>(number)];
   }
 };
 
