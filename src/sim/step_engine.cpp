@@ -47,6 +47,19 @@ struct InstancePlan {
   std::vector<Index> patterns;  // by op
 };
 
+// A block whose computation and tensor communication depend on nobody else once it has begun: its ops at times after
+// its start. Most blocks are such, and a step has them a thousand times.
+struct Template {
+  bool known = false;
+  bool holds = false;
+  std::vector<OpRun> ops;  // of the two lanes; `after` is a number of the block's op
+  std::vector<Index> members;
+  double first_s[2] = {0, 0};  // start of the first op, by lane: compute, tensor
+  double end_s[2] = {0, 0};    // of the last
+  Index last[2] = {kNone, kNone};
+  std::vector<std::pair<Index, double>> moved;  // bytes, by joint
+};
+
 // How far a lane of a kind of ranks has come.
 struct LaneState {
   Index instance = 0;
@@ -63,6 +76,7 @@ struct KindState {
   std::vector<double> instance_end;  // of those that have
   std::vector<Index> instance_last;  // op that ended last
   LaneState lanes[program::kNumLanes];
+  std::vector<Template> templates;  // by block with its chunks
   bool queued = false;
 };
 
@@ -132,6 +146,8 @@ class Engine {
     state.instance_end.assign(state.unfinished.size(), 0);
     state.instance_last.assign(state.unfinished.size(), kNone);
     kind.ops.resize(state.first_op.back());
+    const std::size_t chunks = static_cast<std::size_t>(program_.chunks) + 1;
+    state.templates.resize(program_.blocks.size() * chunks * chunks);
     states_.push_back(std::move(state));
   }
 
@@ -201,6 +217,10 @@ class Engine {
         lane.place = 0;
         continue;
       }
+      if (lane_number == 0 && lane.place == 0 && run_template(k, lane.instance)) {
+        moved = true;
+        continue;
+      }
       if (!start(k, lane, lane.instance, ops[lane.place])) break;
       ++lane.place;
       moved = true;
@@ -219,6 +239,136 @@ class Engine {
       cause = why;
     }
   };
+
+  static int lane_number(const Op& op) { return op.lane == Lane::compute ? 0 : op.lane == Lane::tensor ? 1 : -1; }
+
+  // The block alone, from its first computation on; one with an op that others can hold up has no template.
+  Template make_template(Index k, Index instance) const {
+    Template made;
+    made.known = true;
+    const program::Instance& at = states_[k].list->instances[instance];
+    const program::Block& block = program_.blocks[static_cast<std::size_t>(at.block)];
+    const std::vector<OpTime>& times = input_.times.ops[static_cast<std::size_t>(at.block)];
+    std::vector<double> released(block.ops.size(), 0);
+    for (Index o = 0; o < block.ops.size(); ++o) {
+      const Op& op = block.ops[o];
+      if (op.kind == OpKind::recv && op.lane == Lane::pipe) continue;
+      if (op.kind == OpKind::send && op.lane == Lane::pipe) {
+        released[o] = std::numeric_limits<double>::infinity();
+        continue;
+      }
+      const int lane = lane_number(op);
+      const bool first = made.members.empty();
+      if (lane < 0 || (op.kind != OpKind::compute && op.kind != OpKind::collective)) return made;
+      if (first != (op.kind == OpKind::compute && made.last[0] == kNone && made.last[1] == kNone)) return made;
+      if (op.entry && !first) return made;
+      OpRun run;
+      run.start_s = 0;
+      const auto wait = [&](double until, Index what, Cause why) {
+        if (until < run.start_s || (until == run.start_s && run.cause != Cause::nothing)) return;
+        run.start_s = until;
+        run.after.op = what;
+        run.cause = why;
+      };
+      if (made.last[lane] != kNone) wait(made.end_s[lane], made.last[lane], Cause::lane);
+      for (int w = 0; w < op.waits.count; ++w) {
+        const auto waited = static_cast<Index>(waits_of(block, op)[w]);
+        if (std::isinf(released[waited])) return made;
+        wait(released[waited], waited, Cause::wait);
+      }
+      double seconds = times[o].seconds();
+      if (op.kind == OpKind::collective) {
+        const Index joint = network_.joint(k, pattern(k, instance, o));
+        if (joint == kNone || network_.joints[joint].kinds.size() != 1) return made;
+        if (network_.joints[joint].contends && is_on_links(times[o])) return made;
+        made.moved.emplace_back(joint, times[o].transfer_s * times[o].bytes_per_s);
+      } else {
+        seconds *= network_.kinds[k].slow;
+      }
+      run.release_s = released[o] = run.start_s + seconds * times[o].exposed;
+      run.end_s = run.start_s + seconds;
+      if (made.last[lane] == kNone) made.first_s[lane] = run.start_s;
+      made.end_s[lane] = run.end_s;
+      made.last[lane] = o;
+      made.members.push_back(o);
+      made.ops.push_back(run);
+    }
+    made.holds = !made.members.empty();
+    return made;
+  }
+
+  // Runs the two lanes of a block at once, if it has a template and nothing before it is in the way.
+  bool run_template(Index k, Index instance) {
+    KindState& state = states_[k];
+    const program::Instance& at = state.list->instances[instance];
+    Template& made = state.templates[table_place(at)];
+    if (!made.known) made = make_template(k, instance);
+    LaneState* lanes[2] = {&state.lanes[static_cast<std::size_t>(Lane::compute)],
+                           &state.lanes[static_cast<std::size_t>(Lane::tensor)]};
+    if (!made.holds || lanes[1]->waits) return false;
+    const bool has_tensor = made.last[1] != kNone;
+    if (has_tensor) skip_empty(state, *lanes[1], Lane::tensor);
+    if (has_tensor && (lanes[1]->instance != instance || lanes[1]->place != 0)) return false;
+    const program::Block& block = program_.blocks[static_cast<std::size_t>(at.block)];
+    const Op& first = block.ops[made.members.front()];
+    Ready ready;
+    if (lanes[0]->last_op != kNone) ready.wait(lanes[0]->free_s, {k, lanes[0]->last_op}, Cause::lane);
+    for (int w = 0; w < first.waits.count; ++w) {
+      if (!released(k, instance, static_cast<Index>(waits_of(block, first)[w]), ready)) return false;
+    }
+    if (!entered(k, at, first, ready)) return false;
+    for (const Index recv : blocks_[static_cast<std::size_t>(at.block)].recvs) {
+      const OpRun& arrived = run_of(k, instance, recv);
+      if (arrived.release_s < 0 || arrived.release_s > ready.time_s) return false;
+    }
+    if (has_tensor && lanes[1]->last_op != kNone && lanes[1]->free_s > ready.time_s + made.first_s[1]) return false;
+    place_template(k, instance, made, ready);
+    return true;
+  }
+
+  // A lane that has nothing to do in an instance goes on to the next.
+  void skip_empty(const KindState& state, LaneState& lane, Lane which) const {
+    while (lane.instance < state.list->instances.size()) {
+      const auto block = static_cast<std::size_t>(state.list->instances[lane.instance].block);
+      if (lane.place < blocks_[block].lane_ops[static_cast<std::size_t>(which)].size()) return;
+      ++lane.instance;
+      lane.place = 0;
+    }
+  }
+
+  void place_template(Index k, Index instance, const Template& made, const Ready& ready) {
+    KindState& state = states_[k];
+    const Index base = state.first_op[instance];
+    const double start = ready.time_s;
+    for (std::size_t i = 0; i < made.members.size(); ++i) {
+      const OpRun& op = made.ops[i];
+      OpRun& run = network_.kinds[k].ops[base + made.members[i]];
+      run.start_s = start + op.start_s;
+      run.release_s = start + op.release_s;
+      run.end_s = start + op.end_s;
+      run.after = {k, base + op.after.op};
+      run.cause = op.cause;
+    }
+    OpRun& first = network_.kinds[k].ops[base + made.members.front()];
+    first.after = ready.after;
+    first.cause = ready.cause;
+    for (const auto& [joint, bytes] : made.moved) moved_[joint] += bytes;
+    for (const int lane : {0, 1}) {
+      if (made.last[lane] == kNone) continue;
+      const Lane which = lane == 0 ? Lane::compute : Lane::tensor;
+      LaneState& own = state.lanes[static_cast<std::size_t>(which)];
+      own.free_s = start + made.end_s[lane];
+      own.last_op = base + made.last[lane];
+      own.instance = instance + 1;
+      own.place = 0;
+      if (own.free_s >= state.instance_end[instance]) {
+        state.instance_end[instance] = own.free_s;
+        state.instance_last[instance] = own.last_op;
+      }
+    }
+    state.unfinished[instance] -= static_cast<Index>(made.members.size());
+    num_events_ += made.members.size();
+  }
 
   // When a recv's bytes have arrived; false: not known yet.
   bool arrival(Index k, Index instance, Index op, OpRun& run) {
