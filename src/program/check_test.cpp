@@ -81,7 +81,9 @@ TEST(Check, RefusesAReceiveWithoutItsSend) {
 
 TEST(Check, RefusesASendThatNobodyReceives) {
   Program program = pipeline();
-  op_of(own_block(program, 3, 0), OpKind::recv).kind = OpKind::read;
+  Op& recv = op_of(own_block(program, 3, 0), OpKind::recv);
+  recv.kind = OpKind::read;
+  recv.entry = false;
   expect_refused(program, "nobody receives it");
 }
 
