@@ -27,6 +27,8 @@ struct Command {
 extern const Command kEstimate;
 extern const Command kPlan;
 extern const Command kProgramCommand;
+extern const Command kTopology;
+extern const Command kCollective;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;
