@@ -180,7 +180,7 @@ void add_passes(Generator& g, Kind& kind) {
     const bool pair = list[static_cast<std::size_t>(i)].beside && i + 1 < static_cast<int>(list.size());
     int blocks[2] = {-1, -1};
     for (int half = 0; half < (pair ? 2 : 1); ++half) {
-      const Action& action = list[static_cast<std::size_t>(i + half)];
+      const Action& action = *(list.begin() + i + half);
       instance.micro_batch[half] = action.micro_batch;
       instance.chunk[half] = action.chunk;
       const ChunkEnds& own = ends[static_cast<std::size_t>(action.chunk)];
