@@ -8,6 +8,8 @@
 //     what the closed form has for both.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <initializer_list>
 
 #include "layout/mesh.hpp"
 #include "plan/op_times_parts.hpp"
@@ -22,6 +24,9 @@ using program::Op;
 using program::OpKind;
 using program::Phase;
 using program::Segment;
+
+constexpr double kFits = 1e-6;      // how near to its length a pass must come
+constexpr double kMostStretch = 8;  // of computation that is disturbed
 
 constexpr std::array<Part, 3> kLayerTraffic = {Part::tensor, Part::context, Part::expert};
 
@@ -54,7 +59,7 @@ struct PassTimer {
 
 Budget budget_of_parts(const Parts& parts) {
   Budget budget;
-  budget.compute = parts.total() - parts[Part::shard] - parts[Part::parking] - parts[Part::recompute];
+  budget.compute = parts.total() - parts[Part::shard] - parts[Part::recompute];
   for (std::size_t i = 0; i < kLayerTraffic.size(); ++i) {
     budget.exposed[i] = parts[kLayerTraffic[i]];
     budget.compute -= budget.exposed[i];
@@ -110,8 +115,9 @@ double exposed_shards_s(const OpTimer& timer, const Unit& unit, Phase phase) {
   return all * (phase == Phase::backward_weight ? weights : 1 - weights);
 }
 
-void add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budget, 6>& budgets) {
-  if (unit.shards.empty()) return;
+// Returns how long computation waits for it.
+double add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budget, 6>& budgets) {
+  if (unit.shards.empty()) return 0;
   double busy = 0;
   double compute = 0;
   for (const Budget& budget : budgets) {
@@ -129,8 +135,9 @@ void add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budge
     sim::OpTime& time = pass.times[i];
     time = stretched(time, pass.pace * time.seconds() * (waits && traffic > 0 ? both / traffic : 1));
   }
-  if (waits || compute <= 0) return;
+  if (waits || compute <= 0) return both - busy;
   for (Budget& budget : budgets) budget.compute *= 1 + (both - busy) / compute;
+  return 0;
 }
 
 void deal_out_computation(PassTimer& pass, const std::vector<std::size_t>& ops, double seconds) {
@@ -230,7 +237,40 @@ Units units_of(const OpTimer& timer, const Block& block) {
   return units;
 }
 
-void time_other_ops(PassTimer& pass) {
+// What a stack does not hide of a transfer between stages keeps the stage from its next pass: the last computation
+// before a send lasts that much longer, and the send that much less behind it.
+double block_stage(PassTimer& pass, std::size_t send) {
+  const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * pass.times[send].seconds();
+  for (std::size_t i = send; i-- > 0;) {
+    const Op& op = pass.block.ops[i];
+    if (op.kind != OpKind::compute || op.half != pass.block.ops[send].half) continue;
+    pass.times[i].latency_s += shows;
+    return shows;
+  }
+  return 0;
+}
+
+// Activations go to the host while the next layer works and come back while the one before does; what that takes longer
+// than the layer is in its computation. The last to go and the first to come have no such layer in their pass, but both
+// directions of the link and the passes around them: nothing waits for those.
+void free_ends_of_parking(PassTimer& pass) {
+  const std::size_t none = pass.times.size();
+  std::size_t last_write = none;
+  std::size_t first_read = none;
+  for (std::size_t i = 0; i < none; ++i) {
+    const Op& op = pass.block.ops[i];
+    if (op.lane != Lane::host) continue;
+    if (op.kind == OpKind::write && op.phase == Phase::forward) last_write = i;
+    if (op.kind == OpKind::read && first_read == none) first_read = i;
+  }
+  for (const std::size_t i : {last_write, first_read}) {
+    if (i < none) pass.times[i].latency_s = 0;
+  }
+}
+
+// Returns what transfers between stages add to the pass.
+double time_other_ops(PassTimer& pass) {
+  double added = 0;
   const spec::Job& job = pass.timer.job;
   for (std::size_t i = 0; i < pass.block.ops.size(); ++i) {
     const Op& op = pass.block.ops[i];
@@ -239,11 +279,16 @@ void time_other_ops(PassTimer& pass) {
       time = transfer_time(pass.timer, op);
       time.latency_s *= pass.pace;
       time.transfer_s *= pass.pace;
-      time.exposed = 1 - job.stack.physics.p2p_hidden;
+      time.exposed = job.stack.physics.p2p_hidden;
+      added += block_stage(pass, i);
     }
-    if (op.lane == Lane::host && job.cluster.device.host_bytes_per_s > 0)
+    // Gradients that the host adds up after every micro-batch count in its update: the closed form hides none of them.
+    const bool gradients = op.kind == OpKind::write && op.phase != Phase::forward;
+    if (op.lane == Lane::host && !gradients && job.cluster.device.host_bytes_per_s > 0)
       time.latency_s = pass.pace * op.bytes / job.cluster.device.host_bytes_per_s;
   }
+  free_ends_of_parking(pass);
+  return added;
 }
 
 // What is hidden of a transfer must not make the next one wait for the lane: it is cut to the computation between them.
@@ -272,29 +317,53 @@ void cut_hidden(PassTimer& pass) {
   if (last < pass.times.size()) cut(gap + leading);
 }
 
-double largest_below(double low, double high, const auto& is_below) {
-  for (int i = 0; i < 40; ++i) {
+double with_length(double target, double low, double high, const auto& length) {
+  for (int i = 0; i < 30; ++i) {
     const double middle = (low + high) / 2;
-    (is_below(middle) ? low : high) = middle;
+    (length(middle) < target ? low : high) = middle;
   }
   return (low + high) / 2;
 }
 
-// Two passes side by side hide of each other's traffic what they can. The closed form knows better how much: they
-// disturb each other, which stretches computation; or more is hidden than the lane has time for.
-void fit_pair(PassTimer& pass, double target) {
+// Brings a pass to its length: what is too short gets longer computation, because what runs side by side disturbs each
+// other; what is too long gets shorter traffic on lanes that have too much of it.
+void fit(PassTimer& pass, double target, std::initializer_list<Lane> beside, const auto& length_s) {
   const BlockTimes plain = pass.times;
-  const auto scale = [&](Lane lane, double factor) {
+  const auto length = [&](std::initializer_list<Lane> lanes, double factor) {
     for (std::size_t i = 0; i < plain.size(); ++i) {
-      if (pass.block.ops[i].lane != lane) continue;
+      if (std::find(lanes.begin(), lanes.end(), pass.block.ops[i].lane) == lanes.end()) continue;
       pass.times[i].latency_s = factor * plain[i].latency_s;
       pass.times[i].transfer_s = factor * plain[i].transfer_s;
     }
-    return run_blocks({{&pass.block, &pass.times}}).chain_s;
+    return length_s();
   };
-  const bool is_short = scale(Lane::compute, 1) < target;
-  const Lane lane = is_short ? Lane::compute : Lane::tensor;
-  scale(lane, largest_below(is_short ? 1 : 0, is_short ? 8 : 1, [&](double f) { return scale(lane, f) < target; }));
+  const double now = length({}, 1);
+  if (now <= 0 || std::abs(now / target - 1) < kFits) return;
+  const std::initializer_list<Lane> compute = {Lane::compute};
+  const bool is_short = now < target;
+  const std::initializer_list<Lane>& lanes = is_short ? compute : beside;
+  const double factor =
+      with_length(target, is_short ? 1 : 0, is_short ? kMostStretch : 1, [&](double f) { return length(lanes, f); });
+  length(lanes, factor);
+}
+
+// Two passes side by side hide of each other's traffic what they can; the closed form knows better how much.
+void fit_pair(PassTimer& pass, double target) {
+  fit(pass, target, {Lane::tensor}, [&] { return run_blocks({{&pass.block, &pass.times}}).chain_s; });
+}
+
+// Traffic of one layer runs beside the layer before it, which may be of another size; the closed form sees it beside
+// its own. Measured where such passes follow each other.
+void fit_neighbours(PassTimer& pass, double target) {
+  const auto with_traffic = [](const Op& op) {
+    return op.lane == Lane::host || (op.lane == Lane::data && !is_overlapped_bucket(op));
+  };
+  const bool once = pass.timer.job.layout.zero == 3 && program::gathers_once_a_step(pass.timer.job);
+  if (once || std::none_of(pass.block.ops.begin(), pass.block.ops.end(), with_traffic)) return;
+  const TimedBlock one{&pass.block, &pass.times};
+  fit(pass, target, {Lane::data, Lane::host}, [&] {
+    return run_blocks({one, one}).chain_s - run_blocks({one}).chain_s;
+  });
 }
 
 }  // namespace
@@ -307,17 +376,18 @@ BlockTimes pass_times_of(const OpTimer& timer, const Block& block) {
   for (std::size_t u = 0; u < units.list.size(); ++u) {
     const Unit& unit = units.list[u];
     std::array<Budget, 6> budgets = budgets_of(timer.job, unit);
-    add_shards(pass, unit, units.half[u] == 1 ? Phase::backward : block.phase, budgets);
+    target += pass.pace * add_shards(pass, unit, units.half[u] == 1 ? Phase::backward : block.phase, budgets);
     for (std::size_t p = 0; p < budgets.size(); ++p) {
       target += pass.pace * budgets[p].total();
       time_phase(pass, unit.ops[p], budgets[p]);
     }
   }
-  time_other_ops(pass);
+  target += time_other_ops(pass);
   if (block.pair) {
     fit_pair(pass, target);
   } else {
     cut_hidden(pass);
+    fit_neighbours(pass, target);
   }
   return pass.times;
 }

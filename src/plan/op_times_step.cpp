@@ -142,8 +142,8 @@ double updated_parameters(const OpTimer& timer, const Block& block) {
   return 0;
 }
 
-// On the host: gradients go there and parameters come back; what is left is the update itself. Gradients that went
-// there after every micro-batch count here too: the closed form hides none of them.
+// On the host: gradients go there and parameters come back; what is left is the update itself, with gradients that went
+// there after every micro-batch.
 void time_update(const OpTimer& timer, const Block& block, const UpdateTime& first, BlockTimes& times) {
   const double own = updated_parameters(timer, block);
   double left = first.parameters > 0 ? first.seconds * own / first.parameters : 0;
