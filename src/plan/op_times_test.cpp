@@ -235,18 +235,37 @@ double exact_fill_s(const spec::Job& job) {
   return sum.total_s - job.stack.physics.pace * (sum.slowest_s - mean) / job.layout.virtual_stages;
 }
 
-TEST(OpTimes, APipelineComesToTheClosedForm) {
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
-    for (const int pp : {2, 4, 8}) {
+spec::Job pipeline_job(Schedule schedule, int tp, int pp) {
+  spec::Job job = gpt_job(64);
+  job.layout.tp = tp;
+  job.layout.pp = pp;
+  job.layout.schedule = schedule;
+  job.layout.virtual_stages = schedule == Schedule::interleaved ? 3 : 1;
+  return job;
+}
+
+TEST(OpTimes, APipelineComesToTheClosedFormThatFillsThroughItsOwnStages) {
+  for (const int pp : {2, 4, 8}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+      const spec::Job job = pipeline_job(schedule, 1, pp);
+      EXPECT_NEAR(reference_s(job) / exact_fill_s(job), 1, 1e-3) << static_cast<int>(schedule) << " pp " << pp;
+    }
+    const spec::Job chunks = pipeline_job(Schedule::interleaved, 1, pp);
+    EXPECT_NEAR(reference_s(chunks) / exact_fill_s(chunks), 1, 5e-3) << pp;
+  }
+}
+
+// The last collective of a pass has no op of its own pass behind it, so the next one begins beside it: a little shorter
+// than the closed form, most where a pass is one layer.
+TEST(OpTimes, APipelineWithTensorParallelismComesNearTheClosedForm) {
+  for (const int pp : {2, 4, 8}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
       for (const int zero : {0, 1}) {
-        spec::Job job = gpt_job(64);
-        job.layout.tp = 2;
-        job.layout.pp = pp;
-        job.layout.schedule = schedule;
-        job.layout.virtual_stages = schedule == Schedule::interleaved ? 3 : 1;
+        spec::Job job = pipeline_job(schedule, 2, pp);
         job.layout.zero = zero;
-        EXPECT_NEAR(reference_s(job) / exact_fill_s(job), 1, 0.015)
-            << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        const double ratio = reference_s(job) / exact_fill_s(job);
+        EXPECT_LT(ratio, 1.001) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        EXPECT_GT(ratio, 0.97) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
       }
     }
   }
@@ -258,6 +277,7 @@ TEST(OpTimes, AlikeStagesOfAZeroBubbleScheduleComeToTheClosedForm) {
     job.layout.pp = pp;
     job.layout.schedule = Schedule::zb_1p;
     job.model.vocab = 128;  // embedding and head weigh nothing
+    job.stack.physics.launch_head_s = 0;
     EXPECT_LT(std::abs(difference(job)), 0.02) << pp;
   }
 }
