@@ -154,7 +154,9 @@ bool is_traffic(const Op& op, std::size_t traffic) {
 // Sends, each followed by its recv and by the attention that runs beside it.
 void time_ring(PassTimer& pass, const std::vector<std::size_t>& sends, double exposed) {
   for (const std::size_t i : sends) {
-    const double beside = pass.times[i + 2].seconds();
+    std::size_t attends = i;
+    while (attends + 1 < pass.times.size() && pass.block.ops[attends].kind != OpKind::compute) ++attends;
+    const double beside = pass.times[attends].seconds();
     const double seconds = beside + pass.pace * exposed / static_cast<double>(sends.size());
     pass.times[i] = stretched(transfer_time(pass.timer, pass.block.ops[i]), seconds);
   }
