@@ -8,8 +8,6 @@
 //     what the closed form has for both.
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <initializer_list>
 
 #include "layout/mesh.hpp"
 #include "plan/op_times_parts.hpp"
@@ -24,9 +22,6 @@ using program::Op;
 using program::OpKind;
 using program::Phase;
 using program::Segment;
-
-constexpr double kFits = 1e-6;      // how near to its length a pass must come
-constexpr double kMostStretch = 8;  // of computation that is disturbed
 
 constexpr std::array<Part, 3> kLayerTraffic = {Part::tensor, Part::context, Part::expert};
 
@@ -159,7 +154,9 @@ bool is_traffic(const Op& op, std::size_t traffic) {
 // Sends, each followed by its recv and by the attention that runs beside it.
 void time_ring(PassTimer& pass, const std::vector<std::size_t>& sends, double exposed) {
   for (const std::size_t i : sends) {
-    const double beside = pass.times[i + 2].seconds();
+    std::size_t attends = i;
+    while (attends + 1 < pass.times.size() && pass.block.ops[attends].kind != OpKind::compute) ++attends;
+    const double beside = pass.times[attends].seconds();
     const double seconds = beside + pass.pace * exposed / static_cast<double>(sends.size());
     pass.times[i] = stretched(transfer_time(pass.timer, pass.block.ops[i]), seconds);
   }
@@ -237,17 +234,28 @@ Units units_of(const OpTimer& timer, const Block& block) {
   return units;
 }
 
-// What a stack does not hide of a transfer between stages keeps the stage from its next pass: the last computation
-// before a send lasts that much longer, and the send that much less behind it.
-double block_stage(PassTimer& pass, std::size_t send) {
-  const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * pass.times[send].seconds();
-  for (std::size_t i = send; i-- > 0;) {
-    const Op& op = pass.block.ops[i];
-    if (op.kind != OpKind::compute || op.half != pass.block.ops[send].half) continue;
-    pass.times[i].latency_s += shows;
-    return shows;
+// What a stack does not hide of the transfers between stages keeps a stage from its next pass. A pass receives and
+// sends at the same time, so it waits once: at its end for what it sends, which then needs that much less behind it; at
+// its beginning, if it only receives. Returns how long.
+double block_stage(PassTimer& pass, int half) {
+  const std::vector<Op>& ops = pass.block.ops;
+  std::size_t first = ops.size();
+  std::size_t last = ops.size();
+  std::size_t transfer = ops.size();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].half != half) continue;
+    if (ops[i].lane == Lane::pipe) transfer = i;  // a send is behind a recv
+    if (ops[i].kind != OpKind::compute) continue;
+    first = std::min(first, i);
+    last = i;
   }
-  return 0;
+  if (transfer == ops.size() || last == ops.size()) return 0;
+  Op send = ops[transfer];
+  send.kind = OpKind::send;
+  const double all = pass.pace * transfer_time(pass.timer, send).seconds();
+  const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * all;
+  pass.times[ops[transfer].kind == OpKind::send ? last : first].latency_s += shows;
+  return shows;
 }
 
 // Activations go to the host while the next layer works and come back while the one before does; what that takes longer
@@ -270,7 +278,6 @@ void free_ends_of_parking(PassTimer& pass) {
 
 // Returns what transfers between stages add to the pass.
 double time_other_ops(PassTimer& pass) {
-  double added = 0;
   const spec::Job& job = pass.timer.job;
   for (std::size_t i = 0; i < pass.block.ops.size(); ++i) {
     const Op& op = pass.block.ops[i];
@@ -280,7 +287,6 @@ double time_other_ops(PassTimer& pass) {
       time.latency_s *= pass.pace;
       time.transfer_s *= pass.pace;
       time.exposed = job.stack.physics.p2p_hidden;
-      added += block_stage(pass, i);
     }
     // Gradients that the host adds up after every micro-batch count in its update: the closed form hides none of them.
     const bool gradients = op.kind == OpKind::write && op.phase != Phase::forward;
@@ -288,82 +294,7 @@ double time_other_ops(PassTimer& pass) {
       time.latency_s = pass.pace * op.bytes / job.cluster.device.host_bytes_per_s;
   }
   free_ends_of_parking(pass);
-  return added;
-}
-
-// What is hidden of a transfer must not make the next one wait for the lane: it is cut to the computation between them.
-void cut_hidden(PassTimer& pass) {
-  double leading = -1;
-  double gap = 0;
-  std::size_t last = pass.times.size();
-  const auto cut = [&](double room) {
-    sim::OpTime& time = pass.times[last];
-    const double shows = time.exposed * time.seconds();
-    if (time.seconds() <= shows + room) return;
-    const double shorter = (shows + room) / time.seconds();
-    time.latency_s *= shorter;
-    time.transfer_s *= shorter;
-    time.exposed = shows + room > 0 ? shows / (shows + room) : 1;
-  };
-  for (std::size_t i = 0; i < pass.times.size(); ++i) {
-    const Op& op = pass.block.ops[i];
-    if (op.lane == Lane::compute) gap += pass.times[i].seconds();
-    if (op.lane != Lane::tensor || op.kind == OpKind::recv) continue;
-    if (last < pass.times.size()) cut(gap);
-    if (leading < 0) leading = gap;
-    last = i;
-    gap = 0;
-  }
-  if (last < pass.times.size()) cut(gap + leading);
-}
-
-double with_length(double target, double low, double high, const auto& length) {
-  for (int i = 0; i < 30; ++i) {
-    const double middle = (low + high) / 2;
-    (length(middle) < target ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
-// Brings a pass to its length: what is too short gets longer computation, because what runs side by side disturbs each
-// other; what is too long gets shorter traffic on lanes that have too much of it.
-void fit(PassTimer& pass, double target, std::initializer_list<Lane> beside, const auto& length_s) {
-  const BlockTimes plain = pass.times;
-  const auto length = [&](std::initializer_list<Lane> lanes, double factor) {
-    for (std::size_t i = 0; i < plain.size(); ++i) {
-      if (std::find(lanes.begin(), lanes.end(), pass.block.ops[i].lane) == lanes.end()) continue;
-      pass.times[i].latency_s = factor * plain[i].latency_s;
-      pass.times[i].transfer_s = factor * plain[i].transfer_s;
-    }
-    return length_s();
-  };
-  const double now = length({}, 1);
-  if (now <= 0 || std::abs(now / target - 1) < kFits) return;
-  const std::initializer_list<Lane> compute = {Lane::compute};
-  const bool is_short = now < target;
-  const std::initializer_list<Lane>& lanes = is_short ? compute : beside;
-  const double factor =
-      with_length(target, is_short ? 1 : 0, is_short ? kMostStretch : 1, [&](double f) { return length(lanes, f); });
-  length(lanes, factor);
-}
-
-// Two passes side by side hide of each other's traffic what they can; the closed form knows better how much.
-void fit_pair(PassTimer& pass, double target) {
-  fit(pass, target, {Lane::tensor}, [&] { return run_blocks({{&pass.block, &pass.times}}).chain_s; });
-}
-
-// Traffic of one layer runs beside the layer before it, which may be of another size; the closed form sees it beside
-// its own. Measured where such passes follow each other.
-void fit_neighbours(PassTimer& pass, double target) {
-  const auto with_traffic = [](const Op& op) {
-    return op.lane == Lane::host || (op.lane == Lane::data && !is_overlapped_bucket(op));
-  };
-  const bool once = pass.timer.job.layout.zero == 3 && program::gathers_once_a_step(pass.timer.job);
-  if (once || std::none_of(pass.block.ops.begin(), pass.block.ops.end(), with_traffic)) return;
-  const TimedBlock one{&pass.block, &pass.times};
-  fit(pass, target, {Lane::data, Lane::host}, [&] {
-    return run_blocks({one, one}).chain_s - run_blocks({one}).chain_s;
-  });
+  return block_stage(pass, 0) + (pass.block.pair ? block_stage(pass, 1) : 0);
 }
 
 }  // namespace
@@ -383,12 +314,7 @@ BlockTimes pass_times_of(const OpTimer& timer, const Block& block) {
     }
   }
   target += time_other_ops(pass);
-  if (block.pair) {
-    fit_pair(pass, target);
-  } else {
-    cut_hidden(pass);
-    fit_neighbours(pass, target);
-  }
+  fit_pass(timer, block, target, pass.times);
   return pass.times;
 }
 

@@ -6,6 +6,7 @@
 
 #include "plan/estimate.hpp"
 #include "plan/layer_time.hpp"
+#include "plan/op_times_parts.hpp"
 #include "plan/op_times_reference.hpp"
 #include "plan/step_pieces.hpp"
 #include "plan/test_job.hpp"
@@ -119,7 +120,9 @@ TEST(OpTimes, ACollectiveTakesItsLaneForWhatIsHiddenToo) {
 }
 
 TEST(OpTimes, BytesMoveAtTheRateOfTheBus) {
-  const spec::Job job = tensor_job();
+  spec::Job job = tensor_job();
+  job.layout.sequence_parallel = false;  // all-reduces: everything twice, but for the own eighth
+  job.stack.physics.tp_hidden = 0;
   const Timed t = timed(job);
   const double up = job.cluster.scale_up_bytes_per_s * job.stack.physics.scale_up_efficiency;
   int seen = 0;
@@ -128,6 +131,8 @@ TEST(OpTimes, BytesMoveAtTheRateOfTheBus) {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].kind != OpKind::collective || ops[i].lane != Lane::tensor) continue;
       EXPECT_DOUBLE_EQ(t.times.ops[b][i].bytes_per_s, up);
+      EXPECT_DOUBLE_EQ(t.times.ops[b][i].transfer_s, ops[i].bytes * 2 * 7 / 8 / up);
+      EXPECT_GT(t.times.ops[b][i].latency_s, 0);
       ++seen;
     }
   }
@@ -235,18 +240,37 @@ double exact_fill_s(const spec::Job& job) {
   return sum.total_s - job.stack.physics.pace * (sum.slowest_s - mean) / job.layout.virtual_stages;
 }
 
-TEST(OpTimes, APipelineComesToTheClosedForm) {
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
-    for (const int pp : {2, 4, 8}) {
+spec::Job pipeline_job(Schedule schedule, int tp, int pp) {
+  spec::Job job = gpt_job(64);
+  job.layout.tp = tp;
+  job.layout.pp = pp;
+  job.layout.schedule = schedule;
+  job.layout.virtual_stages = schedule == Schedule::interleaved ? 3 : 1;
+  return job;
+}
+
+TEST(OpTimes, APipelineComesToTheClosedFormThatFillsThroughItsOwnStages) {
+  for (const int pp : {2, 4, 8}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+      const spec::Job job = pipeline_job(schedule, 1, pp);
+      EXPECT_NEAR(reference_s(job) / exact_fill_s(job), 1, 1e-3) << static_cast<int>(schedule) << " pp " << pp;
+    }
+    const spec::Job chunks = pipeline_job(Schedule::interleaved, 1, pp);
+    EXPECT_NEAR(reference_s(chunks) / exact_fill_s(chunks), 1, 5e-3) << pp;
+  }
+}
+
+// The last collective of a pass has no op of its own pass behind it, so the next one begins beside it: a little shorter
+// than the closed form, most where a pass is one layer.
+TEST(OpTimes, APipelineWithTensorParallelismComesNearTheClosedForm) {
+  for (const int pp : {2, 4, 8}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
       for (const int zero : {0, 1}) {
-        spec::Job job = gpt_job(64);
-        job.layout.tp = 2;
-        job.layout.pp = pp;
-        job.layout.schedule = schedule;
-        job.layout.virtual_stages = schedule == Schedule::interleaved ? 3 : 1;
+        spec::Job job = pipeline_job(schedule, 2, pp);
         job.layout.zero = zero;
-        EXPECT_NEAR(reference_s(job) / exact_fill_s(job), 1, 0.015)
-            << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        const double ratio = reference_s(job) / exact_fill_s(job);
+        EXPECT_LT(ratio, 1.001) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        EXPECT_GT(ratio, 0.97) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
       }
     }
   }
@@ -258,8 +282,48 @@ TEST(OpTimes, AlikeStagesOfAZeroBubbleScheduleComeToTheClosedForm) {
     job.layout.pp = pp;
     job.layout.schedule = Schedule::zb_1p;
     job.model.vocab = 128;  // embedding and head weigh nothing
+    job.stack.physics.launch_head_s = 0;
     EXPECT_LT(std::abs(difference(job)), 0.02) << pp;
   }
+}
+
+TEST(OpTimes, ABubbleThatIsLongerThanItsScheduleStandsAtTheEnd) {
+  spec::Job job = pipeline_job(Schedule::one_f_one_b, 1, 4);
+  job.stack.physics.growth = 0;  // nobody waits longer for it
+  const double plain = timed(job).times.tail_s;
+  const double bubble = step_time(job).parts[Part::bubble];
+  job.stack.physics.bubble_factor = 1.2;
+  const double longer = step_time(job).parts[Part::bubble] - bubble;
+  EXPECT_GT(longer, 0);
+  EXPECT_NEAR(timed(job).times.tail_s - plain, longer, 1e-9);
+}
+
+// Two micro-batches side by side: their exchanges overlap in the Program, and show as the closed form says.
+TEST(OpTimes, APairTakesWhatTheClosedFormHasForBothPasses) {
+  spec::Job job = mixture_job(64);
+  job.layout.pp = 4;
+  job.layout.ep = 16;
+  job.layout.schedule = Schedule::dualpipe;
+  job.stack.physics.p2p_hidden = 1;
+  const Timed t = timed(job);
+  const PassTimes pass = pass_times(job, shard_times(job));
+  const PassSum& layer = pass.sums[layer_kind(true, false)];
+  int pairs = 0;
+  for (std::size_t b = 0; b < t.program.blocks.size(); ++b) {
+    const program::Block& block = t.program.blocks[b];
+    if (!block.pair) continue;
+    double expected = 0;
+    for (const int h : {0, 1}) {
+      const program::Shape& shape = t.program.shapes[static_cast<std::size_t>(block.shapes[h])];
+      const auto seconds = [&](const PassSum& sum) { return h == 0 ? sum.forward : sum.backward; };
+      expected += static_cast<double>(shape.layers.size()) * seconds(layer);
+      if (shape.embedding) expected += seconds(pass.sums[kEmbedding]);
+      if (shape.head) expected += seconds(pass.sums[kHead]);
+    }
+    EXPECT_NEAR(run_blocks({{&block, &t.times.ops[b]}}).chain_s / expected, 1, 1e-3) << b;
+    ++pairs;
+  }
+  EXPECT_GT(pairs, 0);
 }
 
 TEST(OpTimes, AStageWaitsForWhatIsNotHiddenOfATransfer) {
@@ -273,7 +337,7 @@ TEST(OpTimes, AStageWaitsForWhatIsNotHiddenOfATransfer) {
   const double shown = reference_s(job);
   const double closed = step_time(job).parts[Part::pipeline];
   EXPECT_GT(closed, 0.05 * step_time(job).total_s);
-  EXPECT_NEAR((shown - hidden) / (closed * 8 / 9), 1, 0.35);
+  EXPECT_NEAR((shown - hidden) / (closed * 8 / 9), 1, 0.15);
 }
 
 TEST(OpTimes, OfRandomJobsWithoutAPipelineComeToTheClosedForm) {
