@@ -244,6 +244,8 @@ void add_step_times(const OpTimer& timer, sim::StepTimes& times) {
   // The norm of the gradients is a part of what each step takes whatever its size.
   const double fixed = std::max(0.0, timer.job.stack.physics.step_fixed_s - norm_s);
   times.tail_s = timer.sum.stragglers_s + fixed + timer.sum.input_s + longer_bubble_s(timer);
+  // Without a norm that all wait for, there is no op to put it on.
+  if (norm_s <= 0) times.tail_s += finish.norm_s;
 }
 
 }  // namespace twinpod::plan

@@ -316,7 +316,8 @@ Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
   program.micro_batches = order->micro_batches;
   program.chunks = order->chunks;
   program.splits_backward = splits(*order);
-  program.validates_later = job.layout.schedule == spec::Schedule::zb_2p || job.layout.schedule == spec::Schedule::zb_v;
+  program.validates_later = job.layout.pp > 1 && (job.layout.schedule == spec::Schedule::zb_2p ||
+                                                  job.layout.schedule == spec::Schedule::zb_v);
   program.memory_bytes = job.cluster.device.memory_bytes;
   const int end_stage = at_position(*order, num_positions(*order) - 1, 0).stage;
   const bool copies_table = job.model.tied_embeddings && end_stage != 0;
