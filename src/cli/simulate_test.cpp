@@ -82,7 +82,32 @@ TEST(SimulateCommand, WritesATimeline) {
   std::remove(file.c_str());
 }
 
+TEST(SimulateCommand, TheOrderOfTheAxesDecidesWhatContends) {
+  const nlohmann::json usual = json_of(kLlama);
+  const nlohmann::json inside = json_of(llama({"--order", "tp-cp-pp-dp"}));
+  const nlohmann::json best = json_of(llama({"--order", "search"}));
+  EXPECT_LE(best["step_time_s"], usual["step_time_s"]);
+  EXPECT_LE(best["step_time_s"], inside["step_time_s"]);
+  EXPECT_NE(best["placement"].get<std::string>().find("the fastest of"), std::string::npos);
+}
+
+TEST(SimulateCommand, RanksCanBePlacedByHand) {
+  const std::string file = testing::TempDir() + "places.txt";
+  {
+    std::ofstream out(file);
+    for (int rank = 0; rank < 128; ++rank) out << (rank * 37) % 128 << "\n";  // every tensor group across nodes
+  }
+  const nlohmann::json spread = json_of(llama({"--place", file}));
+  EXPECT_GT(spread["step_time_s"], json_of(kLlama)["step_time_s"]);
+  std::ofstream(file) << "0\n0\n";
+  EXPECT_NE(answer(llama({"--place", file})).error().message.find(":2: `0` is no device, or is taken"),
+            std::string::npos);
+  std::remove(file.c_str());
+}
+
 TEST(SimulateCommand, WrongInputIsRefused) {
+  EXPECT_EQ(answer(llama({"--order", "tp-tp-dp-pp"})).error().message,
+            "--order tp-tp-dp-pp: expected tp, cp, dp and pp, each once, with - between them");
   EXPECT_EQ(answer(llama({"--slow", "rank=128:1.3"})).error().message, "--slow rank=128:1.3: there is no rank `128`");
   EXPECT_EQ(answer(llama({"--slow", "rank=1:0"})).error().message, "--slow rank=1:0: expected a factor above 0");
   EXPECT_EQ(answer(llama({"--slow", "37"})).error().message,
