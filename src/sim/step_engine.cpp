@@ -17,8 +17,6 @@ using program::Op;
 using program::OpKind;
 using Index = std::uint32_t;
 
-constexpr double kUnknown = -1;
-
 // What the engine needs of a block, found once.
 struct BlockPlan {
   std::vector<Index> lane_ops[program::kNumLanes];  // recvs take no lane
