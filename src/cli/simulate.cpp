@@ -14,6 +14,7 @@
 #include "plan/op_times.hpp"
 #include "program/generate.hpp"
 #include "report/step_report.hpp"
+#include "report/trace.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -26,6 +27,7 @@ constexpr std::array kOutputFlags = {
     kRoutingFlag,
     Flag{"no-network", "", "communication is never in each other's way", ""},
     Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
+    Flag{"trace", "FILE", "write a trace for ui.perfetto.dev", ""},
 };
 constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
 
@@ -162,6 +164,11 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   }
   if (const auto file = arguments.value("timeline")) {
     const Result<void> wrote = write_file(*file, report::timeline_json(program, sim::timeline_of(now->run)));
+    if (!wrote) return tl::unexpected(wrote.error());
+  }
+  if (const auto file = arguments.value("trace")) {
+    const program::Timeline timeline = sim::timeline_of(now->run);
+    const Result<void> wrote = report::write_trace({program, timeline, now->run.kind_of_rank}, *file);
     if (!wrote) return tl::unexpected(wrote.error());
   }
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
