@@ -238,6 +238,19 @@ std::string file_of(const ExportInput& input, int rank, Groups& groups, std::siz
   return text;
 }
 
+// Traces of another step among ours would be read as ranks of it.
+Result<void> check_folder(const std::string& folder, const std::map<std::string, int>& files) {
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".et") || files.contains(name)) continue;
+    return file_error(folder, fmt::format("holds {}, which is not a file of this step", name),
+                      "a folder that is empty or not there yet");
+  }
+  if (failed) return input_error(fmt::format("cannot read the folder {}", folder), failed.message());
+  return {};
+}
+
 // What a file says about itself.
 struct Header {
   std::string file;
@@ -306,13 +319,17 @@ std::string chakra_file(const ExportInput& input, int rank) {
 Result<Written> write_chakra(const ExportInput& input, const std::string& folder, bool all_ranks) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (failed) return input_error(fmt::format("cannot make the folder {}", folder));
+  if (failed) return input_error(fmt::format("cannot make the folder {}", folder), failed.message());
+  std::map<std::string, int> files;
+  for (int rank = 0; rank < input.program.mesh.ranks(); ++rank) {
+    const int first = layout::rank_on_stage(input.program.mesh, 0, kind_of_rank(input.program, rank));
+    if (all_ranks || rank == first) files.emplace(fmt::format("step.{}.et", rank), rank);
+  }
+  if (const Result<void> clean = check_folder(folder, files); !clean) return tl::unexpected(clean.error());
   Groups groups;
   Written written;
-  for (int rank = 0; rank < input.program.mesh.ranks(); ++rank) {
-    const int kind = kind_of_rank(input.program, rank);
-    if (!all_ranks && rank != layout::rank_on_stage(input.program.mesh, 0, kind)) continue;
-    const std::string file = (std::filesystem::path(folder) / fmt::format("step.{}.et", rank)).string();
+  for (const auto& [name, rank] : files) {
+    const std::string file = (std::filesystem::path(folder) / name).string();
     const Result<void> wrote = write_file(file, file_of(input, rank, groups, written.nodes));
     if (!wrote) return tl::unexpected(wrote.error());
     ++written.files;
