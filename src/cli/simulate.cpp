@@ -211,7 +211,9 @@ const Command kSimulate = {
     "one training step on a cluster, op by op: who waits for whom, on which link",
     "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --stack megatron-2022\n"
     "twinpod simulate examples/llama3-70b.yaml --slow rank=37:1.3\n"
-    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n",
+    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n"
+    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --trace step.json\n"
+    "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,
     simulate};
 
