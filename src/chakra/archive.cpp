@@ -44,7 +44,6 @@ constexpr int kNumValues<layout::Axis> = layout::kNumAxes;
 // Fields in order. Whole numbers are varints with the sign in the last bit; others are 8 bytes, lowest first.
 class Writer {
  public:
-  static constexpr bool kReads = false;
   std::string bytes;
 
   template <typename... Fields>
@@ -86,7 +85,6 @@ class Writer {
 
 class Reader {
  public:
-  static constexpr bool kReads = true;
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
   bool good() const { return good_; }
   bool done() const { return good_ && at_ == bytes_.size(); }

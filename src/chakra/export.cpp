@@ -128,7 +128,8 @@ class NodeMaker {
   void add_waits(const PlacedOp& at_op, ChakraProtoMsg::Node& node) {
     const Op& op = *at_op.op;
     for (int w = op.waits.first; w < op.waits.first + op.waits.count; ++w) {
-      node.add_data_deps(static_cast<std::uint64_t>(first_[at(at_op.instance)] + at_op.block->waits[at(w)]));
+      const int waited = first_[at(at_op.instance)] + at_op.block->waits[at(w)];
+      node.add_data_deps(static_cast<std::uint64_t>(waited));
     }
     const program::Instance& instance = program_.kinds[at(at_op.kind)].instances[at(at_op.instance)];
     const program::Source& from = instance.from[op.half];

@@ -161,7 +161,11 @@ class Executor {
   }
 
   // Lanes by rank and number; groups have numbers from kFirstGroup on.
-  enum : int { kCompute, kHost, kMemory, kSend, kFirstGroup };
+  static constexpr int kCompute = 0;
+  static constexpr int kHost = 1;
+  static constexpr int kMemory = 2;
+  static constexpr int kSend = 3;
+  static constexpr int kFirstGroup = 4;
   double& free_s(Index rank, int lane) { return lanes_[{rank, lane}]; }
 
   void ready(NodeRef ref, double now) {
