@@ -1,8 +1,12 @@
 // twinpod simulate: one training step on a cluster, op by op.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
+#include <optional>
+#include <sstream>
 
 #include "chakra/export.hpp"
 #include "cli/command.hpp"
@@ -27,6 +31,8 @@ constexpr std::array kOutputFlags = {
     Flag{"jitter", "SHARE", "ranks differ at random, by so much on average: 2%", ""},
     Flag{"seed", "N", "of the jitter (default: 1)", ""},
     kRoutingFlag,
+    Flag{"order", "AXES", "which axis changes fastest from device to device (default: tp-cp-dp-pp), or search", ""},
+    Flag{"place", "FILE", "the device of each rank, one number a line", ""},
     Flag{"no-network", "", "communication is never in each other's way", ""},
     Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
     Flag{"trace", "FILE", "write a trace for ui.perfetto.dev", ""},
@@ -109,14 +115,66 @@ Result<void> read_jitter(const Arguments& arguments, int ranks, Faults& faults) 
   return {};
 }
 
+// tp-cp-dp-pp: each axis once.
+Result<layout::AxisOrder> order_of(const std::string& text) {
+  constexpr std::array<layout::Axis, layout::kNumAxes> kAxes = {layout::Axis::tp, layout::Axis::cp, layout::Axis::dp,
+                                                                layout::Axis::pp};
+  layout::AxisOrder order{};
+  std::string rest = text + "-";
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::string name = rest.substr(0, rest.find('-'));
+    const auto axis =
+        std::find_if(kAxes.begin(), kAxes.end(), [&](layout::Axis one) { return layout::name_of(one) == name; });
+    const auto end = order.begin() + static_cast<std::ptrdiff_t>(i);
+    if (axis == kAxes.end() || std::find(order.begin(), end, *axis) != end) {
+      return input_error(fmt::format("--order {}: expected tp, cp, dp and pp, each once, with - between them", text),
+                         "--order tp-cp-pp-dp");
+    }
+    order[i] = *axis;
+    rest.erase(0, name.size() + 1);
+  }
+  if (rest.empty()) return order;
+  return input_error(fmt::format("--order {}: expected four axes", text), "--order tp-cp-pp-dp");
+}
+
+std::string order_text(const layout::AxisOrder& order) {
+  std::string text;
+  for (const layout::Axis axis : order) text += fmt::format("{}{}", text.empty() ? "" : "-", layout::name_of(axis));
+  return text;
+}
+
+// A device for each rank, none twice.
+Result<std::vector<int>> devices_of(const std::string& file, int ranks, int devices) {
+  const Result<std::string> text = read_file(file);
+  if (!text) return tl::unexpected(text.error());
+  std::istringstream lines(*text);
+  std::vector<int> placed;
+  std::vector<bool> taken(static_cast<std::size_t>(devices));
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (line.empty() || line.front() == '#') continue;
+    const Result<double> device = parse_quantity(line, Quantity::number);
+    const bool whole = device && *device >= 0 && *device < devices && *device == static_cast<int>(*device);
+    if (!whole || taken[static_cast<std::size_t>(*device)]) {
+      return input_error(fmt::format("{}:{}: `{}` is no device, or is taken", file, number, line),
+                         fmt::format("devices are 0 to {}, each for one rank", devices - 1));
+    }
+    taken[static_cast<std::size_t>(*device)] = true;
+    placed.push_back(static_cast<int>(*device));
+  }
+  if (static_cast<int>(placed.size()) == ranks) return placed;
+  return input_error(fmt::format("{} places {} ranks; the job has {}", file, placed.size(), ranks));
+}
+
 struct Runs {
   sim::StepRun run;
   report::StepMetrics metrics;
 };
 
 Result<Runs> simulate_one(const program::Program& program, const sim::StepTimes& times, const cluster::Graph* graph,
-                          cluster::Routing routing, const std::map<int, double>& slow) {
+                          cluster::Routing routing, const std::map<int, double>& slow, const std::vector<int>& placed) {
   sim::StepInput input{program, times};
+  input.device_of_rank = placed;
   input.graph = graph;
   input.routing = routing;
   input.slow = slow;
@@ -145,7 +203,8 @@ Result<void> write_files(const Arguments& arguments, const program::Program& pro
   return {};
 }
 
-Result<std::string> answer(const Arguments& arguments, const spec::Job& job, const program::Program& program) {
+Result<std::string> answer(const Arguments& arguments, const spec::Job& job, const program::Program& program,
+                           const std::string& placement) {
   const auto begin = std::chrono::steady_clock::now();
   const bool has_network = !arguments.has("no-network");
   Result<cluster::Graph> healthy = has_network ? cluster::build_graph(job.cluster) : cluster::Graph{};
@@ -167,17 +226,24 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   if (!routing) return tl::unexpected(routing.error());
 
   const sim::StepTimes times = plan::op_times(job, program);
-  const Result<Runs> now = simulate_one(program, times, has_network ? &graph : nullptr, *routing, faults.slow);
+  Result<std::vector<int>> placed = std::vector<int>{};
+  if (const auto file = arguments.value("place")) placed = devices_of(*file, program.mesh.ranks(), job.cluster.devices);
+  if (!placed) return tl::unexpected(placed.error());
+  const Result<Runs> now = simulate_one(program, times, has_network ? &graph : nullptr, *routing, faults.slow, *placed);
   if (!now) return tl::unexpected(now.error());
   Result<Runs> before = Runs{};
   if (!faults.texts.empty()) {
-    before = simulate_one(program, times, has_network ? &*healthy : nullptr, *routing, {});
+    before = simulate_one(program, times, has_network ? &*healthy : nullptr, *routing, {}, *placed);
     if (!before) return tl::unexpected(before.error());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  report::StepView view{
-      job,          program, has_network ? &graph : nullptr, now->run,    now->metrics, nullptr, nullptr,
-      faults.texts, {},      plan::step_time(job).total_s,   took.count()};
+  report::StepView view{.job = job, .program = program, .run = now->run, .metrics = now->metrics};
+  if (has_network) view.graph = &graph;
+  view.faults = faults.texts;
+  view.closed_form_s = plan::step_time(job).total_s;
+  view.seconds = took.count();
+  view.placement = placement;
+  if (arguments.has("place")) view.placement = fmt::format("ranks on devices as in {}", *arguments.value("place"));
   if (!faults.texts.empty()) {
     view.healthy = &before->run;
     view.healthy_metrics = &before->metrics;
@@ -190,17 +256,59 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
 }
 
+struct Placed {
+  program::Program program;
+  std::string words;  // empty: the usual order
+};
+
+// Every order that the layout allows, simulated on the whole machine; the fastest.
+Result<Placed> searched(const Arguments& arguments, const spec::Job& job) {
+  const Result<cluster::Graph> graph = cluster::build_graph(job.cluster);
+  if (!graph) return tl::unexpected(graph.error());
+  const Result<cluster::Routing> routing = routing_of(*graph, arguments);
+  if (!routing) return tl::unexpected(routing.error());
+  layout::AxisOrder order = layout::kUsualOrder;
+  std::sort(order.begin(), order.end());
+  std::optional<Placed> best;
+  double best_s = 0;
+  int tried = 0;
+  do {
+    Result<program::Program> program = program::generate(job, order);
+    if (!program) continue;  // experts or shard groups would be cut across stages
+    const sim::StepTimes times = plan::op_times(job, *program);
+    const Result<Runs> run = simulate_one(*program, times, &*graph, *routing, {}, {});
+    if (!run) return tl::unexpected(run.error());
+    ++tried;
+    if (best && run->run.step_s >= best_s) continue;
+    best_s = run->run.step_s;
+    best = Placed{std::move(*program), order_text(order)};
+  } while (std::next_permutation(order.begin(), order.end()));
+  if (!best) return infeasible("no order of the axes allows this layout");
+  best->words = fmt::format("order {}, the fastest of {}", best->words, tried);
+  return std::move(*best);
+}
+
+Result<Placed> placed_program(const Arguments& arguments, const spec::Job& job) {
+  const std::string text = arguments.value_or("order", "");
+  if (text == "search") return searched(arguments, job);
+  const Result<layout::AxisOrder> order = text.empty() ? layout::kUsualOrder : order_of(text);
+  if (!order) return tl::unexpected(order.error());
+  Result<program::Program> program = program::generate(job, *order);
+  if (!program) return tl::unexpected(program.error());
+  return Placed{std::move(*program), text.empty() ? "" : "order " + text};
+}
+
 Result<std::string> simulate(const Arguments& arguments) {
   if (arguments.has("workload")) return simulate_workload(arguments);
   const Result<spec::Request> request = request_of("simulate", arguments, arguments.value_or("on", ""));
   if (!request) return tl::unexpected(request.error());
   const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
   if (!job) return tl::unexpected(job.error());
-  const Result<program::Program> program = program::generate(*job);
-  if (!program) return tl::unexpected(program.error());
-  const Result<void> fits = program::check_memory(*program);
+  const Result<Placed> placed = placed_program(arguments, *job);
+  if (!placed) return tl::unexpected(placed.error());
+  const Result<void> fits = program::check_memory(placed->program);
   if (!fits) return tl::unexpected(fits.error());
-  return answer(arguments, *job, *program);
+  return answer(arguments, *job, placed->program, placed->words);
 }
 
 }  // namespace

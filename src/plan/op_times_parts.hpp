@@ -32,6 +32,9 @@ bool is_overlapped_bucket(const program::Op& op);
 // The times of a pass, without gradient buckets.
 BlockTimes pass_times_of(const OpTimer& timer, const program::Block& block);
 
+// Brings it to `target` seconds, from the start of its computation to the end.
+void fit_pass(const OpTimer& timer, const program::Block& block, double target, BlockTimes& times);
+
 // Gradient buckets, and what ends the step.
 void add_step_times(const OpTimer& timer, sim::StepTimes& times);
 

@@ -54,7 +54,7 @@ struct PassTimer {
 
 Budget budget_of_parts(const Parts& parts) {
   Budget budget;
-  budget.compute = parts.total() - parts[Part::shard] - parts[Part::parking] - parts[Part::recompute];
+  budget.compute = parts.total() - parts[Part::shard] - parts[Part::recompute];
   for (std::size_t i = 0; i < kLayerTraffic.size(); ++i) {
     budget.exposed[i] = parts[kLayerTraffic[i]];
     budget.compute -= budget.exposed[i];
@@ -110,8 +110,9 @@ double exposed_shards_s(const OpTimer& timer, const Unit& unit, Phase phase) {
   return all * (phase == Phase::backward_weight ? weights : 1 - weights);
 }
 
-void add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budget, 6>& budgets) {
-  if (unit.shards.empty()) return;
+// Returns how long computation waits for it.
+double add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budget, 6>& budgets) {
+  if (unit.shards.empty()) return 0;
   double busy = 0;
   double compute = 0;
   for (const Budget& budget : budgets) {
@@ -129,8 +130,9 @@ void add_shards(PassTimer& pass, const Unit& unit, Phase phase, std::array<Budge
     sim::OpTime& time = pass.times[i];
     time = stretched(time, pass.pace * time.seconds() * (waits && traffic > 0 ? both / traffic : 1));
   }
-  if (waits || compute <= 0) return;
+  if (waits || compute <= 0) return both - busy;
   for (Budget& budget : budgets) budget.compute *= 1 + (both - busy) / compute;
+  return 0;
 }
 
 void deal_out_computation(PassTimer& pass, const std::vector<std::size_t>& ops, double seconds) {
@@ -152,7 +154,9 @@ bool is_traffic(const Op& op, std::size_t traffic) {
 // Sends, each followed by its recv and by the attention that runs beside it.
 void time_ring(PassTimer& pass, const std::vector<std::size_t>& sends, double exposed) {
   for (const std::size_t i : sends) {
-    const double beside = pass.times[i + 2].seconds();
+    std::size_t attends = i;
+    while (attends + 1 < pass.times.size() && pass.block.ops[attends].kind != OpKind::compute) ++attends;
+    const double beside = pass.times[attends].seconds();
     const double seconds = beside + pass.pace * exposed / static_cast<double>(sends.size());
     pass.times[i] = stretched(transfer_time(pass.timer, pass.block.ops[i]), seconds);
   }
@@ -230,7 +234,50 @@ Units units_of(const OpTimer& timer, const Block& block) {
   return units;
 }
 
-void time_other_ops(PassTimer& pass) {
+// What a stack does not hide of the transfers between stages keeps a stage from its next pass. A pass receives and
+// sends at the same time, so it waits once: at its end for what it sends, which then needs that much less behind it; at
+// its beginning, if it only receives. Returns how long.
+double block_stage(PassTimer& pass, int half) {
+  const std::vector<Op>& ops = pass.block.ops;
+  std::size_t first = ops.size();
+  std::size_t last = ops.size();
+  std::size_t transfer = ops.size();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].half != half) continue;
+    if (ops[i].lane == Lane::pipe) transfer = i;  // a send is behind a recv
+    if (ops[i].kind != OpKind::compute) continue;
+    first = std::min(first, i);
+    last = i;
+  }
+  if (transfer == ops.size() || last == ops.size()) return 0;
+  Op send = ops[transfer];
+  send.kind = OpKind::send;
+  const double all = pass.pace * transfer_time(pass.timer, send).seconds();
+  const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * all;
+  pass.times[ops[transfer].kind == OpKind::send ? last : first].latency_s += shows;
+  return shows;
+}
+
+// Activations go to the host while the next layer works and come back while the one before does; what that takes longer
+// than the layer is in its computation. The last to go and the first to come have no such layer in their pass, but both
+// directions of the link and the passes around them: nothing waits for those.
+void free_ends_of_parking(PassTimer& pass) {
+  const std::size_t none = pass.times.size();
+  std::size_t last_write = none;
+  std::size_t first_read = none;
+  for (std::size_t i = 0; i < none; ++i) {
+    const Op& op = pass.block.ops[i];
+    if (op.lane != Lane::host) continue;
+    if (op.kind == OpKind::write && op.phase == Phase::forward) last_write = i;
+    if (op.kind == OpKind::read && first_read == none) first_read = i;
+  }
+  for (const std::size_t i : {last_write, first_read}) {
+    if (i < none) pass.times[i].latency_s = 0;
+  }
+}
+
+// Returns what transfers between stages add to the pass.
+double time_other_ops(PassTimer& pass) {
   const spec::Job& job = pass.timer.job;
   for (std::size_t i = 0; i < pass.block.ops.size(); ++i) {
     const Op& op = pass.block.ops[i];
@@ -239,62 +286,15 @@ void time_other_ops(PassTimer& pass) {
       time = transfer_time(pass.timer, op);
       time.latency_s *= pass.pace;
       time.transfer_s *= pass.pace;
-      time.exposed = 1 - job.stack.physics.p2p_hidden;
+      time.exposed = job.stack.physics.p2p_hidden;
     }
-    if (op.lane == Lane::host && job.cluster.device.host_bytes_per_s > 0)
+    // Gradients that the host adds up after every micro-batch count in its update: the closed form hides none of them.
+    const bool gradients = op.kind == OpKind::write && op.phase != Phase::forward;
+    if (op.lane == Lane::host && !gradients && job.cluster.device.host_bytes_per_s > 0)
       time.latency_s = pass.pace * op.bytes / job.cluster.device.host_bytes_per_s;
   }
-}
-
-// What is hidden of a transfer must not make the next one wait for the lane: it is cut to the computation between them.
-void cut_hidden(PassTimer& pass) {
-  double leading = -1;
-  double gap = 0;
-  std::size_t last = pass.times.size();
-  const auto cut = [&](double room) {
-    sim::OpTime& time = pass.times[last];
-    const double shows = time.exposed * time.seconds();
-    if (time.seconds() <= shows + room) return;
-    const double shorter = (shows + room) / time.seconds();
-    time.latency_s *= shorter;
-    time.transfer_s *= shorter;
-    time.exposed = shows + room > 0 ? shows / (shows + room) : 1;
-  };
-  for (std::size_t i = 0; i < pass.times.size(); ++i) {
-    const Op& op = pass.block.ops[i];
-    if (op.lane == Lane::compute) gap += pass.times[i].seconds();
-    if (op.lane != Lane::tensor || op.kind == OpKind::recv) continue;
-    if (last < pass.times.size()) cut(gap);
-    if (leading < 0) leading = gap;
-    last = i;
-    gap = 0;
-  }
-  if (last < pass.times.size()) cut(gap + leading);
-}
-
-double largest_below(double low, double high, const auto& is_below) {
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (low + high) / 2;
-    (is_below(middle) ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
-// Two passes side by side hide of each other's traffic what they can. The closed form knows better how much: they
-// disturb each other, which stretches computation; or more is hidden than the lane has time for.
-void fit_pair(PassTimer& pass, double target) {
-  const BlockTimes plain = pass.times;
-  const auto scale = [&](Lane lane, double factor) {
-    for (std::size_t i = 0; i < plain.size(); ++i) {
-      if (pass.block.ops[i].lane != lane) continue;
-      pass.times[i].latency_s = factor * plain[i].latency_s;
-      pass.times[i].transfer_s = factor * plain[i].transfer_s;
-    }
-    return run_blocks({{&pass.block, &pass.times}}).chain_s;
-  };
-  const bool is_short = scale(Lane::compute, 1) < target;
-  const Lane lane = is_short ? Lane::compute : Lane::tensor;
-  scale(lane, largest_below(is_short ? 1 : 0, is_short ? 8 : 1, [&](double f) { return scale(lane, f) < target; }));
+  free_ends_of_parking(pass);
+  return block_stage(pass, 0) + (pass.block.pair ? block_stage(pass, 1) : 0);
 }
 
 }  // namespace
@@ -307,18 +307,14 @@ BlockTimes pass_times_of(const OpTimer& timer, const Block& block) {
   for (std::size_t u = 0; u < units.list.size(); ++u) {
     const Unit& unit = units.list[u];
     std::array<Budget, 6> budgets = budgets_of(timer.job, unit);
-    add_shards(pass, unit, units.half[u] == 1 ? Phase::backward : block.phase, budgets);
+    target += pass.pace * add_shards(pass, unit, units.half[u] == 1 ? Phase::backward : block.phase, budgets);
     for (std::size_t p = 0; p < budgets.size(); ++p) {
       target += pass.pace * budgets[p].total();
       time_phase(pass, unit.ops[p], budgets[p]);
     }
   }
-  time_other_ops(pass);
-  if (block.pair) {
-    fit_pair(pass, target);
-  } else {
-    cut_hidden(pass);
-  }
+  target += time_other_ops(pass);
+  fit_pass(timer, block, target, pass.times);
   return pass.times;
 }
 

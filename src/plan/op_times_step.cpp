@@ -142,8 +142,8 @@ double updated_parameters(const OpTimer& timer, const Block& block) {
   return 0;
 }
 
-// On the host: gradients go there and parameters come back; what is left is the update itself. Gradients that went
-// there after every micro-batch count here too: the closed form hides none of them.
+// On the host: gradients go there and parameters come back; what is left is the update itself, with gradients that went
+// there after every micro-batch.
 void time_update(const OpTimer& timer, const Block& block, const UpdateTime& first, BlockTimes& times) {
   const double own = updated_parameters(timer, block);
   double left = first.parameters > 0 ? first.seconds * own / first.parameters : 0;
@@ -244,6 +244,8 @@ void add_step_times(const OpTimer& timer, sim::StepTimes& times) {
   // The norm of the gradients is a part of what each step takes whatever its size.
   const double fixed = std::max(0.0, timer.job.stack.physics.step_fixed_s - norm_s);
   times.tail_s = timer.sum.stragglers_s + fixed + timer.sum.input_s + longer_bubble_s(timer);
+  // Without a norm that all wait for, there is no op to put it on.
+  if (norm_s <= 0) times.tail_s += finish.norm_s;
 }
 
 }  // namespace twinpod::plan

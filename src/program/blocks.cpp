@@ -158,6 +158,8 @@ ShapeBuffers add_buffers(Scene& scene, Shape& shape) {
     buffers.stored = add_buffer(shape, BufferKind::activations, Segment::block, i, stored);
     if (job.layout.offload_activations)
       buffers.returned = add_buffer(shape, BufferKind::activations, Segment::block, i, stored);
+    if (job.layout.offload_activations && scene.program.splits_backward)
+      buffers.returned_again = add_buffer(shape, BufferKind::activations, Segment::block, i, stored);
     buffers.working = add_buffer(shape, BufferKind::working, Segment::block, i, own.working_bytes);
     add_shard_buffers(scene, shape, Segment::block, i, own.parameters.total(), buffers);
     all.layers.push_back(buffers);

@@ -82,7 +82,8 @@ Block finish(Builder& builder);
 // The buffers of a shape, by what they are for; -1: there is none.
 struct LayerBuffers {
   int stored = -1;
-  int returned = -1;  // activations that come back from the host
+  int returned = -1;        // activations that come back from the host
+  int returned_again = -1;  // for a weight half that stands apart
   int working = -1;
   int gathered = -1;        // parameters, for the forward pass
   int gathered_again = -1;  // for the backward pass

@@ -99,27 +99,35 @@ int add_shard_ops(Pass& pass, const Unit& unit, bool gathers, int after, int& fi
   return last;
 }
 
+// Activations of a unit that this pass reads from the host; -1: none.
+int returned_buffer(const Pass& pass, const Unit& unit) {
+  const LayerBuffers& buffers = buffers_of(pass, unit);
+  if (is_forward(pass)) return -1;
+  return pass.key.phase == Phase::backward_weight ? buffers.returned_again : buffers.returned;
+}
+
 // What unit `at` needs before it can begin: gathered parameters, activations from the host. At most one unit ahead.
 void prepare(Pass& pass, std::size_t at) {
-  if (at >= pass.units.size() || pass.key.phase == Phase::backward_weight) return;
+  if (at >= pass.units.size()) return;
   const Unit& unit = pass.units[at];
   const LayerBuffers& buffers = buffers_of(pass, unit);
   const int after = at >= 2 ? pass.ends[at - 2] : -1;
   const int gathered = is_forward(pass) ? buffers.gathered : buffers.gathered_again;
-  if (gathered >= 0) {
+  if (gathered >= 0 && pass.key.phase != Phase::backward_weight) {
     int first = -1;
     const int last = add_shard_ops(pass, unit, true, after, first);
     pass.builder.create(first, gathered);
     if (last >= 0) pass.before[at].push_back(last);
   }
-  if (is_forward(pass) || buffers.returned < 0) return;
+  const int returned = returned_buffer(pass, unit);
+  if (returned < 0) return;
   Op op = unit_op(pass, unit);
   op.kind = OpKind::read;
   op.lane = Lane::host;
   op.tier = Tier::host_memory;
-  op.bytes = pass.shape.buffers[static_cast<std::size_t>(buffers.returned)].bytes;
+  op.bytes = pass.shape.buffers[static_cast<std::size_t>(returned)].bytes;
   const int read = pass.builder.add(op, {after});
-  pass.builder.create(read, buffers.returned);
+  pass.builder.create(read, returned);
   pass.before[at].push_back(read);
 }
 
@@ -213,7 +221,8 @@ void unit_ops(Pass& pass, const Unit& unit) {
 void touch_activations(Pass& pass, const Unit& unit, int first, int last) {
   const LayerBuffers& buffers = buffers_of(pass, unit);
   Builder& builder = pass.builder;
-  const int kept = buffers.returned >= 0 ? buffers.returned : buffers.stored;
+  const bool parked = buffers.returned >= 0;
+  const int kept = parked ? returned_buffer(pass, unit) : buffers.stored;
   if (is_forward(pass)) {
     builder.create(first, buffers.stored);
     builder.free(last, buffers.gathered);
@@ -221,7 +230,8 @@ void touch_activations(Pass& pass, const Unit& unit, int first, int last) {
   }
   const bool halves = unit.segment == Segment::block;
   if (halves || pass.key.phase != Phase::backward_weight) builder.use(first, kept);
-  if (halves ? makes_weights(pass) : pass.key.phase != Phase::backward_weight) builder.free(last, kept);
+  const bool done = halves ? parked || makes_weights(pass) : pass.key.phase != Phase::backward_weight;
+  if (done) builder.free(last, kept);
   if (makes_weights(pass)) builder.create(first, buffers.gradients);
   if (pass.key.phase == Phase::backward_weight) return;
   builder.create(first, buffers.working);
@@ -336,9 +346,9 @@ Block pair_block(const Block& forward, const Block& backward) {
     const int at = builder.add(op);
     places[h].push_back(at);
     Builder::Touch& touch = builder.touches.back();
-    for (int i = 0; i < op.waits.count; ++i)
-      touch.waits.push_back(
-          places[h][static_cast<std::size_t>(halves[h]->waits[static_cast<std::size_t>(op.waits.first + i)])]);
+    const auto waits = halves[h]->waits.begin() + op.waits.first;
+    for (auto wait = waits; wait != waits + op.waits.count; ++wait)
+      touch.waits.push_back(places[h][static_cast<std::size_t>(*wait)]);
     const auto buffers = [&](const Range& range) {
       const auto begin = halves[h]->buffers.begin() + range.first;
       return std::vector<int>(begin, begin + range.count);

@@ -143,7 +143,7 @@ Block finish_block(Scene& scene, const StepKey& key, Shape& shape) {
   if (job.layout.servers > 0) {
     ask_servers(scene, key, builder);
   } else {
-    reduce(scene, builder, Group::world, 4);  // the norm of all gradients, to clip them
+    if (!scene.program.validates_later) reduce(scene, builder, Group::world, 4);  // the norm of gradients, to clip them
     update(scene, key, builder, shape);
   }
   if (!scene.overlaps || job.layout.servers > 0) {

@@ -75,16 +75,37 @@ Result<void> check_instance(const Program& program, int kind, int index) {
   return {};
 }
 
+Result<void> check_kind(const Program& program, int kind) {
+  const Kind& own = program.kinds[at(kind)];
+  const int stages = program.mesh.pp;
+  const auto is_stage = [&](int stage) { return stage >= -1 && stage < stages; };
+  if (own.stage != kind)
+    return input_error(fmt::format("program: kind {0} is stage {1}, but must be stage {0}", kind, own.stage));
+  for (const Chunk& chunk : own.chunks) {
+    if (chunk.shape < 0 || at(chunk.shape) >= program.shapes.size())
+      return input_error(fmt::format("program: {}: shape {} of a chunk is not there", who(program, kind), chunk.shape));
+    if (!is_stage(chunk.next_stage) || !is_stage(chunk.previous_stage))
+      return input_error(fmt::format("program: {}: a chunk stands between stages {} and {}, but there are {}",
+                                     who(program, kind), chunk.previous_stage, chunk.next_stage, stages));
+  }
+  for (int i = 0; i < static_cast<int>(own.instances.size()); ++i) {
+    Result<void> good = check_instance(program, kind, i);
+    if (!good) return good;
+  }
+  return {};
+}
+
 Result<void> check_structure(const Program& program) {
+  if (static_cast<int>(program.kinds.size()) != program.mesh.pp)
+    return input_error(
+        fmt::format("program: {} kinds of ranks, but the mesh has {} stages", program.kinds.size(), program.mesh.pp));
   for (int i = 0; i < static_cast<int>(program.blocks.size()); ++i) {
     Result<void> good = check_block(program, i);
     if (!good) return good;
   }
   for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
-    for (int i = 0; i < static_cast<int>(program.kinds[at(kind)].instances.size()); ++i) {
-      Result<void> good = check_instance(program, kind, i);
-      if (!good) return good;
-    }
+    Result<void> good = check_kind(program, kind);
+    if (!good) return good;
   }
   return {};
 }
@@ -239,8 +260,9 @@ struct Lives {
   const Program& program;
 
   std::vector<Life>& at_op(const PlacedOp& op) {
-    const std::size_t index =
-        op.chunk < 0 ? of.size() - 1 : at(op.chunk) * at(program.micro_batches) + at(op.micro_batch);
+    const std::size_t index = op.chunk < 0 || op.micro_batch < 0
+                                  ? of.size() - 1
+                                  : at(op.chunk) * at(program.micro_batches) + at(op.micro_batch);
     std::vector<Life>& lives = of[index];
     const std::size_t count = program.shapes[at(op.block->shapes[op.op->half])].buffers.size();
     if (lives.size() < count) lives.resize(count, Life::none);

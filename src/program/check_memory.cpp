@@ -96,7 +96,7 @@ Result<void> check_memory(const Program& program) {
     return infeasible(fmt::format("program: the ranks of stage {} need {} {}, but a device has {}: {} too much", stage,
                                   format_bytes(memory.peak_bytes), when, format_bytes(program.memory_bytes),
                                   format_bytes(memory.peak_bytes - program.memory_bytes)),
-                      "try `twinpod plan` for a layout that fits, or --recompute full, more tp or pp, or ZeRO");
+                      "try recompute full, more tp or pp, or a higher zero; `twinpod plan` finds layouts that fit");
   }
   return {};
 }

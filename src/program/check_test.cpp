@@ -81,7 +81,9 @@ TEST(Check, RefusesAReceiveWithoutItsSend) {
 
 TEST(Check, RefusesASendThatNobodyReceives) {
   Program program = pipeline();
-  op_of(own_block(program, 3, 0), OpKind::recv).kind = OpKind::read;
+  Op& recv = op_of(own_block(program, 3, 0), OpKind::recv);
+  recv.kind = OpKind::read;
+  recv.entry = false;
   expect_refused(program, "nobody receives it");
 }
 
@@ -114,6 +116,22 @@ TEST(Check, RefusesADeadlock) {
   Program itself = pipeline();
   list(itself, 2)[0].from[0] = {2, 4};
   expect_refused(itself, "stage 2 (rank 4), instance 0: comes behind instance 4 of its own list, which is later");
+}
+
+TEST(Check, RefusesAHandoverOfAnotherMicroBatch) {
+  Program program = pipeline();
+  list(program, 3)[3].from[0] = {3, 0};  // the backward pass of micro-batch 1 behind the forward pass of micro-batch 0
+  expect_refused(program, "comes behind instance 0 of another micro-batch");
+  list(program, 3)[3].from[0] = {};
+  expect_refused(program, "receives nothing");
+}
+
+TEST(Check, RefusesStagesThatTheMeshDoesNotHave) {
+  Program program = pipeline();
+  program.kinds[1].chunks[0].next_stage = 9;
+  expect_refused(program, "stages 0 and 9, but there are 4");
+  program.kinds.pop_back();
+  expect_refused(program, "3 kinds of ranks");
 }
 
 TEST(Check, RefusesOpsThatWaitForLaterOnes) {

@@ -32,11 +32,30 @@ struct Transfers {
   std::vector<std::vector<int>> taken;  // by kind and instance: halves whose send was taken, as bits
 };
 
+// A pass that comes behind one of its own stage names one of the same micro-batch.
+Result<void> check_handover(const Program& program, int kind, int index, int half) {
+  const Instance& instance = program.kinds[at(kind)].instances[at(index)];
+  if (instance.micro_batch[half] < 0) return {};
+  const Block& block = block_of(program, instance);
+  for (int i = 0; i < static_cast<int>(block.ops.size()); ++i) {
+    const Op& op = block.ops[at(i)];
+    if (!op.entry || op.half != half) continue;
+    const Source& from = instance.from[half];
+    const PlacedOp entry = placed(program, kind, index, i);
+    if (from.kind != kind) return wrong_at(program, entry, "comes behind another stage, but receives nothing from it");
+    const Instance& before = program.kinds[at(kind)].instances[at(from.instance)];
+    if (before.micro_batch[0] == instance.micro_batch[half] || before.micro_batch[1] == instance.micro_batch[half])
+      continue;
+    return wrong_at(program, entry, fmt::format("comes behind instance {} of another micro-batch", from.instance));
+  }
+  return {};
+}
+
 Result<void> check_arrival(const Program& program, int kind, int index, int half, Transfers& transfers) {
   const Instance& instance = program.kinds[at(kind)].instances[at(index)];
   const Block& block = block_of(program, instance);
   const Op* recv = transfer_of(block, OpKind::recv, half);
-  if (recv == nullptr) return {};
+  if (recv == nullptr) return check_handover(program, kind, index, half);
   const bool forwards = phase_of(block, half) == Phase::forward;
   const PlacedOp op = placed(program, kind, index, static_cast<int>(recv - block.ops.data()));
   const Source& from = instance.from[half];

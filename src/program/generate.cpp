@@ -180,7 +180,7 @@ void add_passes(Generator& g, Kind& kind) {
     const bool pair = list[static_cast<std::size_t>(i)].beside && i + 1 < static_cast<int>(list.size());
     int blocks[2] = {-1, -1};
     for (int half = 0; half < (pair ? 2 : 1); ++half) {
-      const Action& action = list[static_cast<std::size_t>(i + half)];
+      const Action& action = *(list.begin() + i + half);
       instance.micro_batch[half] = action.micro_batch;
       instance.chunk[half] = action.chunk;
       const ChunkEnds& own = ends[static_cast<std::size_t>(action.chunk)];
@@ -316,6 +316,8 @@ Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
   program.micro_batches = order->micro_batches;
   program.chunks = order->chunks;
   program.splits_backward = splits(*order);
+  program.validates_later = job.layout.pp > 1 && (job.layout.schedule == spec::Schedule::zb_2p ||
+                                                  job.layout.schedule == spec::Schedule::zb_v);
   program.memory_bytes = job.cluster.device.memory_bytes;
   const int end_stage = at_position(*order, num_positions(*order) - 1, 0).stage;
   const bool copies_table = job.model.tied_embeddings && end_stage != 0;

@@ -4,7 +4,7 @@
 //     program->kinds[3].instances.size()     // what the ranks of stage 3 do, block by block
 //
 // Volumes and segments are those of the closed form (program/volume.hpp, model/segment.hpp); docs/program.md says what
-// is emitted when. The result has passed program/check.hpp in all but memory: whether it fits is check()'s to say.
+// is emitted when. Nothing is checked here beyond the layout: that is for program/check.hpp.
 #pragma once
 
 #include "core/error.hpp"

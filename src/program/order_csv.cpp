@@ -53,6 +53,11 @@ struct Limits {
   int stages = 1;
   int micro_batches = 1;
   int chunks = 1;
+  std::size_t size() const { return index(stages, 0, 0); }
+  std::size_t index(int stage, int chunk, int micro_batch) const {
+    const auto size_of = [](int number) { return static_cast<std::size_t>(number); };
+    return (size_of(stage) * size_of(chunks) + size_of(chunk)) * size_of(micro_batches) + size_of(micro_batch);
+  }
 };
 
 Result<Row> row_of(const std::string& file, int line, std::string_view text, const Limits& limits) {
@@ -120,7 +125,7 @@ std::size_t letter_of(Phase phase) { return phase == Phase::forward ? 0 : phase 
 
 // Each stage, chunk and micro-batch has one F, one B after it and at most one W after that.
 Result<std::vector<Seen>> seen_once(const std::vector<Row>& rows, const std::string& file, const Limits& limits) {
-  std::vector<Seen> seen(static_cast<std::size_t>(limits.stages) * limits.chunks * limits.micro_batches);
+  std::vector<Seen> seen(limits.size());
   int last = 1;
   const auto name = [&](std::size_t at, std::size_t letter) {
     const auto m = static_cast<std::size_t>(limits.micro_batches);
@@ -128,9 +133,7 @@ Result<std::vector<Seen>> seen_once(const std::vector<Row>& rows, const std::str
     return fmt::format("{} of stage {}, micro-batch {}, chunk {}", kLetters[letter], at / m / v, at % m, at / m % v);
   };
   for (const Row& row : rows) {
-    const std::size_t at =
-        static_cast<std::size_t>((row.stage * limits.chunks + row.action.chunk)) * limits.micro_batches +
-        row.action.micro_batch;
+    const std::size_t at = limits.index(row.stage, row.action.chunk, row.action.micro_batch);
     const std::size_t letter = letter_of(row.action.phase);
     if (seen[at].lines[letter] > 0)
       return wrong(file, row.line, fmt::format("{} stands in line {} too", name(at, letter), seen[at].lines[letter]));
@@ -139,12 +142,12 @@ Result<std::vector<Seen>> seen_once(const std::vector<Row>& rows, const std::str
     last = std::max(last, row.line);
   }
   for (std::size_t at = 0; at < seen.size(); ++at) {
-    for (const std::size_t letter : {0, 1}) {
+    for (const std::size_t letter : {0U, 1U}) {
       if (seen[at].lines[letter] == 0)
         return wrong(file, last, fmt::format("{} is missing", name(at, letter)),
                      fmt::format("every stage and chunk needs micro-batches 0 to {}", limits.micro_batches - 1));
     }
-    for (const std::size_t letter : {1, 2}) {
+    for (const std::size_t letter : {1U, 2U}) {
       if (seen[at].lines[letter] > 0 && seen[at].orders[letter] <= seen[at].orders[letter - 1])
         return wrong(
             file, seen[at].lines[letter],
@@ -168,9 +171,7 @@ Result<Order> read_order(const std::string& text, const std::string& file, const
   order.micro_batches = limits.micro_batches;
   order.stages.resize(static_cast<std::size_t>(limits.stages));
   for (const Row& row : *rows) {
-    const std::size_t at =
-        static_cast<std::size_t>((row.stage * limits.chunks + row.action.chunk)) * limits.micro_batches +
-        row.action.micro_batch;
+    const std::size_t at = limits.index(row.stage, row.action.chunk, row.action.micro_batch);
     Action action = row.action;
     if (action.phase == Phase::backward && (*seen)[at].lines[2] > 0) action.phase = Phase::backward_input;
     order.stages[static_cast<std::size_t>(row.stage)].push_back(action);

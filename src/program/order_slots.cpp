@@ -16,12 +16,15 @@ struct Ends {
   std::vector<double> backward;
 
   Ends(const Order& order) : chunks(order.chunks), micro_batches(order.micro_batches) {
-    const std::size_t all = order.stages.size() * static_cast<std::size_t>(chunks * micro_batches);
+    const std::size_t all =
+        order.stages.size() * static_cast<std::size_t>(chunks) * static_cast<std::size_t>(micro_batches);
     forward.assign(all, -1);
     backward.assign(all, -1);
   }
   std::size_t at(StageChunk place, int micro_batch) const {
-    return static_cast<std::size_t>((place.stage * chunks + place.chunk) * micro_batches + micro_batch);
+    const auto row = static_cast<std::size_t>(place.stage) * static_cast<std::size_t>(chunks) +
+                     static_cast<std::size_t>(place.chunk);
+    return row * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(micro_batch);
   }
 };
 

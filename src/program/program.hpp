@@ -225,7 +225,11 @@ struct Program {
   int micro_batches = 0;
   int chunks = 1;                // of a stage
   bool splits_backward = false;  // some backward passes run in halves
-  double memory_bytes = 0;       // of a device; 0: not known
+  // The norm of all gradients is looked at after the update, which is taken back if need be (Zero Bubble, section 4):
+  // no stage waits for the others at the end, and the next step begins where this one's stages end, one after the
+  // other.
+  bool validates_later = false;
+  double memory_bytes = 0;  // of a device; 0: not known
   Servers servers;
   std::vector<Work> works;
   std::vector<Shape> shapes;

@@ -45,7 +45,7 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
     case Schedule::dualpipe:
       return std::min(m, p + 1);
     case Schedule::dualpipe_v:
-      return std::min(m, p + 0.5);
+      return std::min(m, p > 1 ? p + 0.5 : 1);
     case Schedule::custom:
       return one_f_one_b;
   }

@@ -22,7 +22,7 @@ inline spec::Job gpt_job(int devices, int tp = 1, int pp = 1) {
   job.layout.tp = tp;
   job.layout.pp = pp;
   job.training.sequence = 1024;
-  job.training.global_batch = devices / (tp * pp) * 8;
+  job.training.global_batch = 8.0 * spec::data_parallel(job);
   job.stack.physics = spec::default_physics();
   return job;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -141,7 +142,7 @@ std::string list_text(const ProgramView& view, const Kind& kind) {
 }
 
 std::string sparkline(const std::vector<double>& values, double low, double high, std::size_t width) {
-  static const char* const kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::string text;
   const std::size_t columns = std::min(width, values.size());
   for (std::size_t c = 0; c < columns; ++c) {
@@ -150,7 +151,7 @@ std::string sparkline(const std::vector<double>& values, double low, double high
     const double most = *std::max_element(values.begin() + static_cast<std::ptrdiff_t>(first),
                                           values.begin() + static_cast<std::ptrdiff_t>(end));
     const double share = high > low ? (most - low) / (high - low) : 0;
-    text += kBars[std::clamp(static_cast<int>(share * 7.999), 0, 7)];
+    text += kBars[static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * 7.999)];
   }
   return text;
 }

@@ -35,8 +35,8 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 std::string headline(const StepView& view) {
   const double step = view.run.step_s;
-  std::string text = fmt::format("{} on {} devices of {}\n", view.job.name, with_thousands(view.job.cluster.devices),
-                                 view.job.cluster.name);
+  std::string text = fmt::format("{}, {}\n", view.job.name, view.job.cluster.name);
+  if (!view.placement.empty()) text += fmt::format("  {}\n", view.placement);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);
   Table table({{""}, {"", Align::right}, {""}}, {.indent = 2, .gap = 2, .header_rule = false});
   table.row({"step", format_seconds(step), fmt::format("closed form {}", format_seconds(view.closed_form_s))});
@@ -287,6 +287,7 @@ std::string step_json(const StepView& view) {
   json["events"] = view.run.events;
   json["seconds"] = view.seconds;
   json["faults"] = view.faults;
+  json["placement"] = view.placement;
   if (view.healthy != nullptr) json["healthy_step_time_s"] = view.healthy->step_s;
   json["critical_path"] = nlohmann::ordered_json::array();
   for (const PathPart& part : path_parts(view.program, view.run)) {

@@ -21,8 +21,9 @@ struct StepView {
   const StepMetrics& metrics;
   const sim::StepRun* healthy = nullptr;  // before anything was slow or cut
   const StepMetrics* healthy_metrics = nullptr;
-  std::vector<std::string> faults;
-  std::vector<program::MemoryOverTime> memory;  // by kind of the Program
+  std::vector<std::string> faults = {};
+  std::string placement = {};                        // in words; empty: the usual
+  std::vector<program::MemoryOverTime> memory = {};  // by kind of the Program
   double closed_form_s = 0;
   double seconds = 0;  // that the simulation took
 };

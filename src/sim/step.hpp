@@ -80,7 +80,7 @@ struct FullLink {
 
 struct StepRun {
   double step_s = 0;  // the tail included
-  double ops_s = 0;   // end of the last op
+  double ops_s = 0;   // end of the last op; where stages end one after the other, of the longest from its first
   std::vector<RankKind> kinds;
   std::vector<int> kind_of_rank;
   std::vector<double> link_bytes;    // moved by each link of the graph

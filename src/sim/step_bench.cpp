@@ -52,7 +52,7 @@ cluster::Graph graph_of(int devices) {
   const spec::Catalog catalog(TWINPOD_CATALOG_DIR);
   const std::string text =
       "{name: tree, node: dgx-h100, devices: " + std::to_string(devices) +
-      (devices > 16384 ? ", topology: {fabric: fat_tree, radix: 128}}" : ", topology: {fabric: rail_fat_tree}}");
+      (devices > 16384 ? ", topology: {fabric: fat_tree, radix: 256}}" : ", topology: {fabric: rail_fat_tree}}");
   const spec::Cluster cluster = spec::read_cluster(spec::parse_yaml(text, "bench").value(), "bench", catalog).value();
   return cluster::build_graph(cluster).value();
 }
@@ -72,6 +72,13 @@ void step(benchmark::State& state, const spec::Job& job, bool slow) {
   }
 }
 
+// The same work for each rank on ever more of them: what a simulation costs grows with the kinds of ranks.
+void devices(benchmark::State& state) {
+  const int number = static_cast<int>(state.range(0));
+  step(state, gpt(number, 32, 4096, 8, 8, number / 8), false);
+}
+
+BENCHMARK(devices)->RangeMultiplier(4)->Range(64, 1 << 20)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, gpt3_on_1024, gpt(1024, 96, 12288, 8, 8, 1536), false)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, trillion_on_16384, gpt(16384, 128, 25600, 8, 64, 3072), false)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(step, trillion_on_16384_slow_rank, gpt(16384, 128, 25600, 8, 64, 3072), true)

@@ -683,7 +683,14 @@ class Engine {
   Result<StepRun> result() {
     StepRun run;
     for (const RankKind& kind : network_.kinds) {
-      for (const OpRun& op : kind.ops) run.ops_s = std::max(run.ops_s, op.end_s);
+      double first = std::numeric_limits<double>::infinity();
+      double last = 0;
+      for (const OpRun& op : kind.ops) {
+        first = std::min(first, op.start_s);
+        last = std::max(last, op.end_s);
+      }
+      // From one step to the next, when ranks begin it one after the other as they ended this one.
+      run.ops_s = std::max(run.ops_s, program_.validates_later ? last - first : last);
     }
     run.step_s = run.ops_s + input_.times.tail_s;
     if (input_.graph != nullptr) run.link_bytes.assign(input_.graph->links.size(), 0);
