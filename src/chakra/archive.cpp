@@ -152,77 +152,102 @@ class Reader {
   bool good_ = true;
 };
 
-// The fields, once for both.
+// The fields, once for both. A field that is added to a struct and not here does not compile.
 template <typename A>
-void visit(A& a, layout::Span& s) {
-  a(s.size, s.stride);
+void visit(A& archive, layout::Span& whole) {
+  auto& [size, stride] = whole;
+  archive(size, stride);
 }
 template <typename A>
-void visit(A& a, layout::Mesh& m) {
-  a(m.order, m.tp, m.cp, m.dp, m.pp, m.ep, m.etp, m.shard_group, m.shapes);
+void visit(A& archive, layout::Mesh& whole) {
+  auto& [order, tp, cp, dp, pp, ep, etp, shard_group, shapes] = whole;
+  archive(order, tp, cp, dp, pp, ep, etp, shard_group, shapes);
 }
 template <typename A>
-void visit(A& a, Product& p) {
-  a(p.gemm.m, p.gemm.n, p.gemm.k, p.gemm.groups, p.experts, p.wide);
+void visit(A& archive, model::Gemm& whole) {
+  auto& [m, n, k, groups] = whole;
+  archive(m, n, k, groups);
 }
 template <typename A>
-void visit(A& a, model::AttentionWork& w) {
-  a(w.heads, w.batch, w.queries, w.keys, w.context, w.qk_dim, w.v_dim);
+void visit(A& archive, Product& whole) {
+  auto& [gemm, experts, wide] = whole;
+  archive(gemm, experts, wide);
 }
 template <typename A>
-void visit(A& a, Work& w) {
-  a(w.products, w.weight_products, w.attention, w.attention_share, w.attention_backward, w.attention_fused);
-  a(w.element_bytes, w.kernels, w.permute_bytes, w.cast_elements, w.logit_elements, w.table_bytes, w.parameters);
-  a(w.on_host);
+void visit(A& archive, model::AttentionWork& whole) {
+  auto& [heads, batch, queries, keys, context, qk_dim, v_dim] = whole;
+  archive(heads, batch, queries, keys, context, qk_dim, v_dim);
 }
 template <typename A>
-void visit(A& a, Buffer& b) {
-  a(b.kind, b.segment, b.layer, b.bytes);
+void visit(A& archive, Work& whole) {
+  auto& [products, weight_products, attention, attention_share, attention_backward, attention_fused, element_bytes,
+         kernels, permute_bytes, cast_elements, logit_elements, table_bytes, parameters, on_host] = whole;
+  archive(products, weight_products, attention, attention_share, attention_backward, attention_fused, element_bytes,
+          kernels, permute_bytes, cast_elements, logit_elements, table_bytes, parameters, on_host);
 }
 template <typename A>
-void visit(A& a, Range& r) {
-  a(r.first, r.count);
+void visit(A& archive, Buffer& whole) {
+  auto& [kind, segment, layer, bytes] = whole;
+  archive(kind, segment, layer, bytes);
 }
 template <typename A>
-void visit(A& a, Op& o) {
-  a(o.kind, o.lane, o.phase, o.segment, o.verb, o.group, o.element, o.peer, o.tier, o.entry, o.half, o.layer);
-  a(o.round, o.work, o.share, o.bytes, o.outside_bytes, o.waits, o.creates, o.frees, o.uses);
+void visit(A& archive, Range& whole) {
+  auto& [first, count] = whole;
+  archive(first, count);
 }
 template <typename A>
-void visit(A& a, Layer& l) {
-  a(l.experts, l.windowed, l.recomputed, l.predicts);
+void visit(A& archive, Op& whole) {
+  auto& [kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, work, share, bytes,
+         outside_bytes, waits, creates, frees, uses] = whole;
+  archive(kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, work, share, bytes,
+          outside_bytes, waits, creates, frees, uses);
 }
 template <typename A>
-void visit(A& a, Shape& s) {
-  a(s.layers, s.embedding, s.head, s.buffers);
+void visit(A& archive, Layer& whole) {
+  auto& [experts, windowed, recomputed, predicts] = whole;
+  archive(experts, windowed, recomputed, predicts);
 }
 template <typename A>
-void visit(A& a, Block& b) {
-  a(b.phase, b.pair, b.shapes, b.ops, b.waits, b.buffers);
+void visit(A& archive, Shape& whole) {
+  auto& [layers, embedding, head, buffers] = whole;
+  archive(layers, embedding, head, buffers);
 }
 template <typename A>
-void visit(A& a, Source& s) {
-  a(s.kind, s.instance);
+void visit(A& archive, Block& whole) {
+  auto& [phase, pair, shapes, ops, waits, buffers] = whole;
+  archive(phase, pair, shapes, ops, waits, buffers);
 }
 template <typename A>
-void visit(A& a, Instance& i) {
-  a(i.block, i.micro_batch, i.chunk, i.from);
+void visit(A& archive, Source& whole) {
+  auto& [kind, instance] = whole;
+  archive(kind, instance);
 }
 template <typename A>
-void visit(A& a, Chunk& c) {
-  a(c.shape, c.first_layer, c.position, c.next_stage, c.previous_stage, c.next_chunk, c.previous_chunk);
+void visit(A& archive, Instance& whole) {
+  auto& [block, micro_batch, chunk, from] = whole;
+  archive(block, micro_batch, chunk, from);
 }
 template <typename A>
-void visit(A& a, Kind& k) {
-  a(k.stage, k.chunks, k.residents, k.parameters, k.expert_parameters, k.instances);
+void visit(A& archive, Chunk& whole) {
+  auto& [shape, first_layer, position, next_stage, previous_stage, next_chunk, previous_chunk] = whole;
+  archive(shape, first_layer, position, next_stage, previous_stage, next_chunk, previous_chunk);
 }
 template <typename A>
-void visit(A& a, Servers& s) {
-  a(s.count, s.parameters, s.domains);
+void visit(A& archive, Kind& whole) {
+  auto& [stage, chunks, residents, parameters, expert_parameters, instances] = whole;
+  archive(stage, chunks, residents, parameters, expert_parameters, instances);
 }
 template <typename A>
-void visit(A& a, Program& p) {
-  a(p.mesh, p.micro_batches, p.chunks, p.splits_backward, p.memory_bytes, p.servers, p.works, p.shapes, p.blocks);
+void visit(A& archive, Servers& whole) {
+  auto& [count, parameters, domains] = whole;
+  archive(count, parameters, domains);
+}
+template <typename A>
+void visit(A& archive, Program& whole) {
+  auto& [mesh, micro_batches, chunks, splits_backward, validates_later, memory_bytes, servers, works, shapes, blocks,
+         kinds] = whole;
+  (void)kinds;  // each in its own ranks' files
+  archive(mesh, micro_batches, chunks, splits_backward, validates_later, memory_bytes, servers, works, shapes, blocks);
 }
 
 template <typename T>

@@ -58,6 +58,8 @@ void expect_round_trip(const spec::Job& job, bool all_ranks) {
   const Result<Program> again = read_chakra(folder.path);
   ASSERT_TRUE(again) << to_string(again.error());
   EXPECT_TRUE(bytes_of(*again) == bytes_of(one.program));
+  EXPECT_EQ(again->splits_backward, one.program.splits_backward);
+  EXPECT_EQ(again->validates_later, one.program.validates_later);
   for (int k = 0; k < static_cast<int>(again->kinds.size()); ++k) {
     const program::Totals a = totals(*again, k);
     const program::Totals b = totals(one.program, k);
@@ -150,6 +152,13 @@ TEST(Chakra, ANodeThatIsNotOfTheProgramIsRefused) {
   EXPECT_EQ(again.error().kind, ErrorKind::input);
   EXPECT_EQ(again.error().file, file);
   EXPECT_NE(again.error().message.find("node "), std::string::npos);
+}
+
+// A zero-bubble step says of itself that it looks at the norm of its gradients later: what other steps leave unset.
+TEST(Chakra, AZeroBubblePipelineComesBackAsTheSameProgram) {
+  spec::Job job = program::gpt_job(8, 1, 4);
+  job.layout.schedule = spec::Schedule::zb_1p;
+  expect_round_trip(job, false);
 }
 
 TEST(Chakra, CutOrChangedBytesOfAProgramAreRefusedOrSound) {
