@@ -9,12 +9,12 @@
 #   *_fuzz.cpp   each into a libFuzzer executable in fuzz/, with TWINPOD_FUZZ
 #   cli/main.cpp into the executable twinpod
 # A module whose folder does not exist or is empty is passed over.
-set(TWINPOD_MODULES core spec layout cluster model collective program comm store ps sim train plan validate emit report
+set(TWINPOD_MODULES core spec layout cluster model collective program chakra comm store ps sim train plan validate emit report
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
-    "pugixml.hpp=pugixml::pugixml")
+    "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema")
 
 include(GoogleTest)
 

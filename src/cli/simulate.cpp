@@ -8,9 +8,11 @@
 #include <optional>
 #include <sstream>
 
+#include "chakra/export.hpp"
 #include "cli/command.hpp"
 #include "cli/graph_request.hpp"
 #include "cli/job_request.hpp"
+#include "cli/simulate_workload.hpp"
 #include "cluster/topology.hpp"
 #include "core/files.hpp"
 #include "core/rng.hpp"
@@ -18,6 +20,7 @@
 #include "plan/op_times.hpp"
 #include "program/generate.hpp"
 #include "report/step_report.hpp"
+#include "report/trace.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -32,6 +35,10 @@ constexpr std::array kOutputFlags = {
     Flag{"place", "FILE", "the device of each rank, one number a line", ""},
     Flag{"no-network", "", "communication is never in each other's way", ""},
     Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
+    Flag{"trace", "FILE", "write a trace for ui.perfetto.dev", ""},
+    Flag{"chakra", "FOLDER", "write Chakra execution traces: a file for one rank of each stage, with durations", ""},
+    Flag{"all-ranks", "", "with --chakra: a file for every rank", ""},
+    Flag{"workload", "FOLDER|FILE.et", "simulate Chakra execution traces in the place of a model", ""},
 };
 constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
 
@@ -178,6 +185,24 @@ Result<Runs> simulate_one(const program::Program& program, const sim::StepTimes&
   return runs;
 }
 
+// What the flags ask to be written beside the answer.
+Result<void> write_files(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
+  const auto json = arguments.value("timeline");
+  const auto trace = arguments.value("trace");
+  const auto folder = arguments.value("chakra");
+  if (arguments.has("all-ranks") && !folder) return input_error("--all-ranks needs --chakra FOLDER");
+  if (!json && !trace && !folder) return {};
+  const program::Timeline timeline = sim::timeline_of(run);
+  Result<void> wrote;
+  if (json) wrote = write_file(*json, report::timeline_json(program, timeline));
+  if (wrote && trace) wrote = report::write_trace({program, timeline, run.kind_of_rank}, *trace);
+  if (!wrote || !folder) return wrote;
+  const Result<chakra::Written> files =
+      chakra::write_chakra({program, timeline, run.kind_of_rank}, *folder, arguments.has("all-ranks"));
+  if (!files) return tl::unexpected(files.error());
+  return {};
+}
+
 Result<std::string> answer(const Arguments& arguments, const spec::Job& job, const program::Program& program,
                            const std::string& placement) {
   const auto begin = std::chrono::steady_clock::now();
@@ -226,10 +251,8 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
     view.memory.push_back(program::memory_of(program, kind));
   }
-  if (const auto file = arguments.value("timeline")) {
-    const Result<void> wrote = write_file(*file, report::timeline_json(program, sim::timeline_of(now->run)));
-    if (!wrote) return tl::unexpected(wrote.error());
-  }
+  if (const Result<void> wrote = write_files(arguments, program, now->run); !wrote)
+    return tl::unexpected(wrote.error());
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
 }
 
@@ -276,6 +299,7 @@ Result<Placed> placed_program(const Arguments& arguments, const spec::Job& job) 
 }
 
 Result<std::string> simulate(const Arguments& arguments) {
+  if (arguments.has("workload")) return simulate_workload(arguments);
   const Result<spec::Request> request = request_of("simulate", arguments, arguments.value_or("on", ""));
   if (!request) return tl::unexpected(request.error());
   const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
@@ -295,7 +319,9 @@ const Command kSimulate = {
     "one training step on a cluster, op by op: who waits for whom, on which link",
     "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --stack megatron-2022\n"
     "twinpod simulate examples/llama3-70b.yaml --slow rank=37:1.3\n"
-    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n",
+    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n"
+    "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --trace step.json\n"
+    "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,
     simulate};
 
