@@ -10,6 +10,10 @@ cmake --build "$build" --target sim_step_bench >/dev/null || exit 1
   awk -F, '
     function x(devices) { return 90 + 560 * (log(devices) / log(2) - 6) / 14 }
     function y(value) { return 330 - 280 * (log(value) / log(10) + 1) / 7 }
+    function label(n) {
+      if (n >= 1048576) return "1 Mi"
+      return (n >= 1024) ? (n / 1024 " Ki") : n
+    }
     NR == 1 { for (i = 1; i <= NF; ++i) { gsub(/"/, "", $i); column[$i] = i } }
     $1 ~ /devices/ {
       gsub(/"/, "", $1); split($1, name, "/"); n = name[2]
@@ -22,11 +26,11 @@ cmake --build "$build" --target sim_step_bench >/dev/null || exit 1
       for (e = -1; e <= 6; ++e) {
         v = 10 ^ e
         printf "<line x1=\"90\" x2=\"650\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e3e3e3\"/>", y(v), y(v)
-        printf "<text x=\"80\" y=\"%.1f\" text-anchor=\"end\" fill=\"#555\">%s</text>\n", y(v) + 4, v < 1 ? "0.1" : sprintf("%d", v)
+        printf "<text x=\"80\" y=\"%.1f\" text-anchor=\"end\" fill=\"#555\">%s</text>\n", y(v) + 4, (v < 1 ? "0.1" : sprintf("%d", v))
       }
       for (i = 1; i <= count; ++i) {
         n = order[i]
-        printf "<text x=\"%.1f\" y=\"352\" text-anchor=\"middle\" fill=\"#555\">%s</text>\n", x(n), n >= 1048576 ? "1 Mi" : n >= 1024 ? n / 1024 " Ki" : n
+        printf "<text x=\"%.1f\" y=\"352\" text-anchor=\"middle\" fill=\"#555\">%s</text>\n", x(n), label(n)
         a = a sprintf("%.1f,%.1f ", x(n), y(events[n])); b = b sprintf("%.1f,%.1f ", x(n), y(ms[n])); c = c sprintf("%.1f,%.1f ", x(n), y(kinds[n])); d = d sprintf("%.1f,%.1f ", x(n), y(n))
         printf "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"#1f6f8b\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"#c8553d\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"#588157\"/>\n", x(n), y(events[n]), x(n), y(ms[n]), x(n), y(kinds[n])
       }

@@ -121,7 +121,8 @@ Result<CollectiveRequest> request_of(const Arguments& arguments, const sim::Coll
     request.algorithm = *algorithm;
   }
   request.groups = groups;
-  const int room = on.graph.num_devices() / groups.stride / std::max(1, groups.groups / groups.stride);
+  const int room =
+      on.graph.num_devices() / groups.stride / std::max(1, (groups.groups + groups.stride - 1) / groups.stride);
   if (groups.ranks == 0) request.groups.ranks = std::max(1, room);
   const Result<std::vector<double>> sizes = sizes_of(arguments.value_or("bytes", "8..8G"));
   if (!sizes) return tl::unexpected(sizes.error());
@@ -154,6 +155,12 @@ Result<collective::Schedule> schedule_of(const Arguments& arguments, CollectiveR
 
 Result<void> export_schedule(const CollectiveRequest& request, const GraphRequest& on, const std::string& file) {
   if (!request.algorithm) return input_error("--export needs an algorithm", "--algorithm ring");
+  constexpr int kMostRanks = 512;
+  if (request.groups.ranks > kMostRanks) {
+    return input_error(
+        fmt::format("--export: a schedule of {} ranks; at most {} are written", request.groups.ranks, kMostRanks),
+        "--ranks 64");
+  }
   collective::Shape shape;
   shape.ranks_per_node = std::max(1, std::min(on.graph.scale_up.domain, request.groups.ranks));
   shape.torus = sim::torus_by_rank(on.graph);

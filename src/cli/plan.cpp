@@ -227,6 +227,10 @@ Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, 
   view.notes = request.notes;
   const Result<int> simulated = whole_number(arguments, "simulate", 1, 0);
   if (!simulated) return tl::unexpected(simulated.error());
+  constexpr int kMostSimulated = 200;
+  if (*simulated > kMostSimulated) {
+    return input_error(fmt::format("--simulate {}: at most {} are simulated", *simulated, kMostSimulated));
+  }
   if (*simulated > 0) {
     Result<std::vector<plan::Finalist>> finalists =
         plan::simulate_finalists(request.job, found.ranked, static_cast<std::size_t>(*simulated));

@@ -49,8 +49,9 @@ struct Faults {
 
 Result<double> factor_of(const std::string& item, const std::string& text) {
   const Result<double> factor = parse_quantity(text, Quantity::number);
-  if (factor && *factor > 0 && *factor < 1e6) return factor;
-  return input_error(fmt::format("--slow {}: expected a factor above 0", item), "rank=37:1.3");
+  if (factor && *factor >= 1 && *factor < 1e6) return factor;
+  return input_error(fmt::format("--slow {}: expected a factor from 1: how many times as long it takes", item),
+                     "rank=37:1.3");
 }
 
 // rank=37:1.3 computes 1.3 times as long; link=a-b:2 takes twice as long for a byte.

@@ -109,7 +109,8 @@ TEST(SimulateCommand, WrongInputIsRefused) {
   EXPECT_EQ(answer(llama({"--order", "tp-tp-dp-pp"})).error().message,
             "--order tp-tp-dp-pp: expected tp, cp, dp and pp, each once, with - between them");
   EXPECT_EQ(answer(llama({"--slow", "rank=128:1.3"})).error().message, "--slow rank=128:1.3: there is no rank `128`");
-  EXPECT_EQ(answer(llama({"--slow", "rank=1:0"})).error().message, "--slow rank=1:0: expected a factor above 0");
+  EXPECT_EQ(answer(llama({"--slow", "rank=1:0"})).error().message,
+            "--slow rank=1:0: expected a factor from 1: how many times as long it takes");
   EXPECT_EQ(answer(llama({"--slow", "37"})).error().message,
             "--slow 37: expected rank=NUMBER:FACTOR or link=NAME:FACTOR");
   EXPECT_EQ(answer(llama({"--jitter", "lots"})).error().kind, ErrorKind::input);

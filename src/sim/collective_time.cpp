@@ -136,8 +136,8 @@ MessageCosts message_costs(const CollectivePlace& place, const CollectiveSystem&
   const cluster::SystemNumbers& numbers = system.numbers;
   return {numbers.latency_simple * system.nccl.base_ring[simple],
           numbers.latency_simple * system.shared.hop_simple * system.nccl.link_ring[simple],
-          numbers.latency_net * system.nccl.net_ring[simple], system.family.bus_share * numbers.share_simple,
-          numbers.share_simple};
+          numbers.latency_net * system.nccl.net_ring[simple],
+          std::min(1.0, system.family.bus_share * numbers.share_simple), std::min(1.0, numbers.share_simple)};
 }
 
 // Links that a flow inside a domain uses reach another share of their rate than those between domains.
@@ -157,6 +157,7 @@ std::vector<FlowLink> schedule_links(const CollectivePlace& place, const Message
 }
 
 constexpr double kMostTransfers = 5e7;
+constexpr int kAllPairs = 128;  // ranks of an all-to-all whose pairs are flows of their own
 
 // Rings through several domains are laid in as many ways as a domain has ranks, so that all interfaces are used.
 // Channel c is at the device c places on in its domain; the other algorithms use all interfaces by themselves.
@@ -268,7 +269,7 @@ collective::Shape shape_for(const CollectivePlace& place, const CollectiveReques
   }
   if (request.verb == Verb::all_to_all && algorithm == Algorithm::direct) {
     // Hardware starts all sends of a small group at once.
-    shape.all_pairs = request.groups.ranks <= 512;
+    shape.all_pairs = request.groups.ranks <= kAllPairs;
   }
   // As many pieces as chunks of NCCL's buffers, so that a chain or a tree is a pipeline.
   constexpr double kPieceBytes = 512 * 1024;
@@ -347,7 +348,7 @@ Result<Timed> pairs_time(const CollectivePlace& place, const CollectiveSystem& s
 Result<Timed> one_time(const CollectivePlace& place, const CollectiveSystem& system, const CollectiveRequest& request,
                        Algorithm algorithm, double bytes) {
   const bool large = request.schedule == nullptr && request.verb == Verb::all_to_all &&
-                     algorithm == Algorithm::direct && request.groups.ranks > 512;
+                     algorithm == Algorithm::direct && request.groups.ranks > kAllPairs;
   if (large && !has_tuner(place.graph)) return pairs_time(place, system, request, bytes);
   return schedule_time(place, system, request, algorithm, bytes);
 }
@@ -416,8 +417,9 @@ Result<void> check_groups(const CollectivePlace& place, const CollectiveGroups& 
   return input_error(fmt::format("{} group{} of {} ranks, {} apart, need {} devices; {} has {}", groups.groups,
                                  groups.groups == 1 ? "" : "s", groups.ranks, groups.stride, devices,
                                  place.cluster.name, place.graph.num_devices()),
-                     fmt::format("--ranks {} would fit", std::max(1, place.graph.num_devices() / groups.stride /
-                                                                         std::max(1, groups.groups / groups.stride))));
+                     fmt::format("--ranks {} would fit",
+                                 std::max(1, place.graph.num_devices() / groups.stride /
+                                                 std::max(1, (groups.groups + groups.stride - 1) / groups.stride))));
 }
 
 }  // namespace
@@ -431,16 +433,20 @@ std::vector<Algorithm> usual_algorithms(const cluster::Graph& graph, const Colle
   const bool whole_torus = up.kind == spec::ScaleUpKind::torus && request.groups.ranks == up.domain &&
                            request.groups.groups == 1 && graph.num_devices() == up.domain;
   std::vector<Algorithm> tried;
-  if (whole_torus) tried = {Algorithm::torus};
+  if (whole_torus && request.groups.ranks > 1) tried = {Algorithm::torus};
   for (const Algorithm algorithm :
-       {Algorithm::ring, Algorithm::double_tree, Algorithm::tree, Algorithm::halving_doubling, Algorithm::direct}) {
+       {Algorithm::hierarchical, Algorithm::bidirectional_ring, Algorithm::ring, Algorithm::double_tree,
+        Algorithm::tree, Algorithm::halving_doubling, Algorithm::direct}) {
     tried.push_back(algorithm);
   }
   std::erase_if(tried, [&](Algorithm algorithm) {
     const bool gathers_by_all = algorithm == Algorithm::direct && request.verb != Verb::all_to_all &&
                                 request.verb != Verb::send && request.groups.ranks > 64;
     const bool long_ring = algorithm == Algorithm::ring && request.verb == Verb::all_to_all;
-    return !collective::supports(request.verb, algorithm) || gathers_by_all || long_ring;
+    const bool one_domain = algorithm == Algorithm::hierarchical &&
+                            (request.verb == Verb::all_to_all || request.groups.ranks <= up.domain ||
+                             request.groups.stride > 1 || request.groups.ranks % std::max(1, up.domain) != 0);
+    return !collective::supports(request.verb, algorithm) || gathers_by_all || long_ring || one_domain;
   });
   if (tried.empty()) tried = collective::algorithms_of(request.verb);
   return tried;

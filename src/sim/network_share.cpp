@@ -296,6 +296,9 @@ Result<Sharing> network_share(const CollectivePlace& place, const CollectiveGrou
     if (added)
       added = mesh && one_domain ? add_mesh_share(place, groups, sharing) : add_ring_share(place, groups, sharing);
     add_domain_share(place, groups, sharing);
+    // A tree goes through the devices of a domain one after the other: their slowest link bounds it.
+    const double inside = place.cluster.scale_up_bytes_per_s * sharing.share.domain / nominal_bus(place, groups);
+    if (ranks_by_domain(place.graph, groups, 0).most > 1) sharing.share.tree = std::min(sharing.share.tree, inside);
   }
   if (!added) return tl::unexpected(added.error());
   return sharing;

@@ -205,6 +205,11 @@ class JointGraph {
   // Rings through all domains of the group, one for each rank of a domain, as in sim/network_share.cpp.
   Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<LinkLoad>& own) {
     if (input_.graph == nullptr || members.size() < 2) return {};
+    // In a mesh rings are laid in many orders, so that all pairs' links are used alike; on a torus along several axes
+    // and both ways, which only the closed form knows how to count.
+    const spec::ScaleUpKind kind = input_.graph->scale_up.kind;
+    if (kind == spec::ScaleUpKind::torus) return {};
+    if (kind == spec::ScaleUpKind::mesh && is_one_domain(members)) return add_pair_loads(members, own);
     std::vector<std::vector<int>> domains;
     for (const int rank : members) {
       const int d = device(rank);
@@ -234,6 +239,12 @@ class JointGraph {
       }
     }
     return added;
+  }
+
+  bool is_one_domain(const std::vector<int>& members) const {
+    const int first = domain_of_device(*input_.graph, device(members.front()));
+    return std::all_of(members.begin(), members.end(),
+                       [&](int rank) { return domain_of_device(*input_.graph, device(rank)) == first; });
   }
 
   Result<void> add_pair_loads(const std::vector<int>& members, std::vector<LinkLoad>& own) {
