@@ -16,7 +16,10 @@ set(TWINPOD_MODULES core spec layout cluster model collective program chakra com
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema")
 
-# Headers of others that nearly every file includes, compiled once for each library. Files still include what they use.
+# Headers of others that nearly every file includes, compiled once for each library where that works: clang's builds, for
+# sanitizers and lint, take a third less time. gcc 12 warns of its own std::string when it comes precompiled, and gcc's
+# build without them is what shows that each file includes what it uses.
+string(COMPARE EQUAL "${CMAKE_CXX_COMPILER_ID}" "Clang" TWINPOD_PRECOMPILES)
 set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <functional> <map> <optional> <string>
                            <string_view> <utility> <vector>)
 
@@ -74,7 +77,7 @@ function(add_module_library name uses links)
   endif()
   target_include_directories(${name} ${public} ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} ${public} fmt::fmt ${private} twinpod_flags ${links})
-  if(ARGN)
+  if(ARGN AND TWINPOD_PRECOMPILES)
     target_precompile_headers(${name} PRIVATE ${TWINPOD_COMMON_HEADERS})
   endif()
   foreach(used IN LISTS uses)
@@ -138,7 +141,9 @@ function(finish_modules)
     target_link_libraries(twinpod_tests PRIVATE twinpod_flags ${modules} nlohmann_json::nlohmann_json GTest::gtest_main)
     # The tests' own code need not be fast, and builds in two thirds of the time.
     target_compile_options(twinpod_tests PRIVATE $<$<CONFIG:Release>:-O1>)
-    target_precompile_headers(twinpod_tests PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
+    if(TWINPOD_PRECOMPILES)
+      target_precompile_headers(twinpod_tests PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
+    endif()
     gtest_discover_tests(twinpod_tests DISCOVERY_MODE PRE_TEST)
   endif()
   add_single_file_programs("${benchs}" bench benchmark::benchmark_main)
