@@ -21,10 +21,8 @@ constexpr std::array kOutputFlags = {
 constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
 
 Result<std::string> estimate(const Arguments& arguments) {
-  const Result<spec::Request> request = request_of("estimate", arguments, arguments.value_or("on", ""));
-  if (!request) return tl::unexpected(request.error());
   const spec::Catalog catalog = catalog_of(arguments);
-  const Result<spec::Job> job = spec::read_job(*request, catalog);
+  const Result<spec::Job> job = one_job("estimate", arguments, catalog);
   if (!job) return tl::unexpected(job.error());
   const Result<void> valid = layout::check(*job);
   if (!valid) return tl::unexpected(valid.error());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "layout/whole_copies.hpp"
+
 namespace twinpod::cli {
 namespace {
 
@@ -29,6 +31,14 @@ Result<spec::Request> request_of(std::string_view command, const Arguments& argu
     request.sets.emplace_back(fmt::format("{}={}", given.flag->setting, given.value), given.as_written);
   }
   return request;
+}
+
+Result<spec::Job> one_job(std::string_view command, const Arguments& arguments, const spec::Catalog& catalog) {
+  const Result<spec::Request> request = request_of(command, arguments, arguments.value_or("on", ""));
+  if (!request) return tl::unexpected(request.error());
+  const Result<spec::Job> job = spec::read_job(*request, catalog);
+  if (!job) return job;
+  return layout::with_whole_copies(*job);
 }
 
 }  // namespace twinpod::cli

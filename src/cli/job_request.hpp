@@ -17,7 +17,7 @@ namespace twinpod::cli {
 // The cluster, the stack and how the ranks are divided, each as one value.
 inline constexpr std::array kJobFlags = {
     Flag{"on", "CLUSTER", "the cluster: a name of the catalog, or a file", ""},
-    Flag{"devices", "N", "devices that the job uses (default: all of the cluster)", "devices"},
+    Flag{"devices", "N", "devices that the job uses (default: all that whole copies fill)", "devices"},
     Flag{"stack", "NAME", "the software stack (`twinpod show stacks`)", "stack"},
     Flag{"tp", "N", "tensor parallel ranks", "layout.tp"},
     Flag{"pp", "N", "pipeline stages", "layout.pp"},
@@ -66,5 +66,8 @@ constexpr std::array<Flag, A + B> joined(const std::array<Flag, A>& a, const std
 // One model or job file on one cluster; `cluster` is empty when the job file names it. Flags with a setting and --set
 // change the job.
 Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster);
+
+// The job of a command that works on one layout, on as many devices as whole copies of the model fill.
+Result<spec::Job> one_job(std::string_view command, const Arguments& arguments, const spec::Catalog& catalog);
 
 }  // namespace twinpod::cli

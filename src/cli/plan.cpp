@@ -30,6 +30,8 @@ constexpr std::size_t kKeptForScripts = 20000;  // lines of JSON and CSV, unless
 constexpr double kSafeMargin = 0.08;            // nine of ten published memory figures are met within this
 constexpr std::size_t kManyGroups = 200'000;    // times numbers of devices: from here on bounds are used, unasked
 constexpr std::size_t kKeptOfMany = 300;
+constexpr int kFinalists = 3;  // that are simulated unasked
+constexpr int kMostFinalists = 200;
 
 constexpr std::array kQuestionFlags = {
     Flag{"objective", "WHAT", "what the best is best in: time (default), cost, devices or memory", ""},
@@ -46,7 +48,7 @@ constexpr std::array kPlanOutputFlags = {
     Flag{"top", "N", "layouts to list (default: 10; JSON and CSV: 20,000 at most)", ""},
     Flag{"variants", "", "list every layout, not only the best of each shape", ""},
     Flag{"explain", "", "why not its neighbours: what does not fit, what is slower, and by which part", ""},
-    Flag{"simulate", "N", "simulate the N best op by op: what contends, and which is fastest then", ""},
+    Flag{"simulate", "N", "simulate the N best op by op: what contends, which is fastest then (default: 3)", ""},
     Flag{"pareto", "LIST", "what no other beats in all of these: time,devices,memory,cost", ""},
     Flag{"svg", "FILE", "draw the Pareto set", ""},
     Flag{"emit", "ENGINE", "write a launch instead: megatron, torchtitan, nemo, slurm[:ENGINE] or twinpod", ""},
@@ -193,6 +195,20 @@ void note_full_devices(const PlanRequest& request, const plan::Space& space, con
                   by_cost ? " of the cost" : ""));
 }
 
+// The best few, simulated. A simulation that nobody asked for and that cannot be made is left out.
+Result<std::vector<plan::Finalist>> finalists_of(const Arguments& arguments, const PlanRequest& request,
+                                                 const plan::SearchResult& found) {
+  const Result<int> number = whole_number(arguments, "simulate", 0, arguments.has("csv") ? 0 : kFinalists);
+  if (!number) return tl::unexpected(number.error());
+  if (*number > kMostFinalists) {
+    return input_error(fmt::format("--simulate {}: at most {} are simulated", *number, kMostFinalists));
+  }
+  Result<std::vector<plan::Finalist>> finalists =
+      plan::simulate_finalists(request.job, found.ranked, static_cast<std::size_t>(*number));
+  if (!finalists && !arguments.has("simulate")) return std::vector<plan::Finalist>{};
+  return finalists;
+}
+
 Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, const spec::Catalog& catalog) {
   plan::SearchOptions options = request.terms.options;
   const bool scripts = arguments.has("json") || arguments.has("csv");
@@ -225,18 +241,9 @@ Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, 
   view.explain = arguments.has("explain");
   view.all_variants = arguments.has("variants");
   view.notes = request.notes;
-  const Result<int> simulated = whole_number(arguments, "simulate", 1, 0);
-  if (!simulated) return tl::unexpected(simulated.error());
-  constexpr int kMostSimulated = 200;
-  if (*simulated > kMostSimulated) {
-    return input_error(fmt::format("--simulate {}: at most {} are simulated", *simulated, kMostSimulated));
-  }
-  if (*simulated > 0) {
-    Result<std::vector<plan::Finalist>> finalists =
-        plan::simulate_finalists(request.job, found.ranked, static_cast<std::size_t>(*simulated));
-    if (!finalists) return tl::unexpected(finalists.error());
-    view.finalists = std::move(*finalists);
-  }
+  Result<std::vector<plan::Finalist>> finalists = finalists_of(arguments, request, found);
+  if (!finalists) return tl::unexpected(finalists.error());
+  view.finalists = std::move(*finalists);
   if (view.explain) view.neighbours = plan::neighbours(best, options.memory_margin);
   if (const std::optional<std::string> path = arguments.value("svg")) {
     const Result<void> drawn = write_file(*path, report::pareto_svg(view));

@@ -241,7 +241,7 @@ Result<void> check_clusters(const Arguments& arguments) {
     return input_error(fmt::format("--on {}: a name is missing beside a comma", arguments.value_or("on", "")),
                        "write CLUSTER,CLUSTER without spaces");
   }
-  for (const std::string_view name : {"what-if", "largest", "curve", "emit", "pareto", "csv"}) {
+  for (const std::string_view name : {"what-if", "largest", "curve", "emit", "pareto", "csv", "simulate"}) {
     if (arguments.has(name))
       return input_error(fmt::format("--{} is for one cluster, but --on names {}", name, clusters.size()),
                          "ask for each of them alone");
@@ -255,6 +255,11 @@ Result<void> check_outputs(const Arguments& arguments, const std::vector<std::st
   if (arguments.has("emit") && (arguments.has("json") || arguments.has("csv"))) {
     return input_error(fmt::format("--emit writes a launch, not {}", arguments.has("json") ? "JSON" : "CSV"),
                        "ask without --emit for the plan itself");
+  }
+  if (arguments.has("simulate") && (arguments.has("csv") || !questions.empty())) {
+    return input_error(
+        fmt::format("--simulate says nothing with {}", arguments.has("csv") ? "--csv" : questions.front()),
+        "ask for the ranking as a table or with --json");
   }
   if (!questions.empty() && arguments.has("csv"))
     return input_error(fmt::format("--csv prints a ranking, and {} has none", questions[0]),

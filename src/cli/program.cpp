@@ -89,9 +89,7 @@ Result<std::string> show_program(const Arguments& arguments) {
   if (!show) return tl::unexpected(show.error());
   const Result<program::SlotWeights> weights = weights_of(arguments);
   if (!weights) return tl::unexpected(weights.error());
-  const Result<spec::Request> request = request_of("program", arguments, arguments.value_or("on", ""));
-  if (!request) return tl::unexpected(request.error());
-  const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
+  const Result<spec::Job> job = one_job("program", arguments, catalog_of(arguments));
   if (!job) return tl::unexpected(job.error());
   const Result<int> stage = stage_of(arguments, job->layout.pp);
   if (!stage) return tl::unexpected(stage.error());

@@ -301,9 +301,7 @@ Result<Placed> placed_program(const Arguments& arguments, const spec::Job& job) 
 
 Result<std::string> simulate(const Arguments& arguments) {
   if (arguments.has("workload")) return simulate_workload(arguments);
-  const Result<spec::Request> request = request_of("simulate", arguments, arguments.value_or("on", ""));
-  if (!request) return tl::unexpected(request.error());
-  const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
+  const Result<spec::Job> job = one_job("simulate", arguments, catalog_of(arguments));
   if (!job) return tl::unexpected(job.error());
   const Result<Placed> placed = placed_program(arguments, *job);
   if (!placed) return tl::unexpected(placed.error());

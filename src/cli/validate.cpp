@@ -172,14 +172,20 @@ Result<std::string> check_simulation(const Arguments& arguments, const spec::Cat
   std::erase_if(*cases,
                 [&](const Case& c) { return !c.covered() || (arguments.words.empty() && !wanted.contains(c.run.id)); });
   Progress progress("simulated runs", cases->size());
-  std::vector<validate::SimulatedRun> simulated;
+  report::SimulateChecks checks;
+  const Result<int> worst = whole_number(arguments, "worst", 0, -1);
+  if (!worst) return tl::unexpected(worst.error());
+  checks.worst = *worst;
   for (const Case& one : *cases) {
     const Result<validate::SimulatedRun> run = validate::simulate_run(one);
-    if (!run) return tl::unexpected(run.error());
-    simulated.push_back(*run);
     progress.advance(1);
+    if (run) {
+      checks.runs.push_back(*run);
+    } else {
+      checks.left_out.emplace_back(one.run.id, run.error().message);
+    }
   }
-  return arguments.has("json") ? report::simulate_check_json(simulated) : report::simulate_check_text(simulated);
+  return arguments.has("json") ? report::simulate_check_json(checks) : report::simulate_check_text(checks);
 }
 
 Result<std::string> run_validation(const Arguments& arguments) {

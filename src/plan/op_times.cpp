@@ -7,6 +7,7 @@
 #include "layout/mesh.hpp"
 #include "plan/layer_kernels.hpp"
 #include "plan/op_times_parts.hpp"
+#include "program/generate.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -152,7 +153,10 @@ Ends run_blocks(const std::vector<TimedBlock>& blocks) {
   return ends;
 }
 
-sim::StepTimes op_times(const spec::Job& job, const program::Program& program) {
+namespace {
+
+// In the order of the axes that the closed form knows.
+sim::StepTimes usual_times(const spec::Job& job, const program::Program& program) {
   const ShardTimes shard = shard_times(job);
   OpTimer timer{job, program, pass_times(job, shard), {}, {}};
   timer.sum = step_sum(job, shard, timer.pass, stage_shares(job));
@@ -162,6 +166,39 @@ sim::StepTimes op_times(const spec::Job& job, const program::Program& program) {
   times.ops.reserve(program.blocks.size());
   for (const program::Block& block : program.blocks) times.ops.push_back(pass_times_of(timer, block));
   add_step_times(timer, times);
+  return times;
+}
+
+// Communication in another order of the axes takes longer by as much as it would with nothing hidden, and as many of its
+// seconds hide as in the usual one: computation does not grow with it.
+sim::OpTime moved(const sim::OpTime& fitted, const sim::OpTime& usual, const sim::OpTime& here) {
+  if (usual.seconds() <= 0 || here.seconds() <= 0) return fitted;
+  const double seconds = fitted.seconds() * here.seconds() / usual.seconds();
+  sim::OpTime time = stretched(here, seconds);
+  const double hidden = std::min(seconds, (1 - fitted.exposed) * fitted.seconds());
+  time.exposed = 1 - hidden / seconds;
+  return time;
+}
+
+bool is_transfer(const Op& op) { return op.kind == OpKind::collective || op.kind == OpKind::send; }
+
+}  // namespace
+
+sim::StepTimes op_times(const spec::Job& job, const program::Program& program) {
+  if (program.mesh.order == layout::kUsualOrder) return usual_times(job, program);
+  const Result<program::Program> usual = program::generate(job);
+  if (!usual || usual->blocks.size() != program.blocks.size()) return usual_times(job, program);
+  sim::StepTimes times = usual_times(job, *usual);
+  const OpTimer there{job, *usual, {}, {}, {}};
+  const OpTimer here{job, program, {}, {}, {}};
+  for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+    const std::vector<Op>& ops = program.blocks[b].ops;
+    for (std::size_t i = 0; i < std::min(ops.size(), usual->blocks[b].ops.size()); ++i) {
+      if (!is_transfer(ops[i])) continue;
+      sim::OpTime& time = times.ops[b][i];
+      time = moved(time, transfer_time(there, usual->blocks[b].ops[i]), transfer_time(here, ops[i]));
+    }
+  }
   return times;
 }
 

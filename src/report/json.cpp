@@ -99,6 +99,7 @@ std::string estimate_json(const spec::Job& job, const plan::Assessment& a, const
                {"cluster", job.cluster.name},
                {"device", job.cluster.device.name},
                {"devices", job.cluster.devices},
+               {"idle_devices", job.idle_devices},
                {"stack", job.stack.name},
                {"layout", layout_json(job.layout, spec::data_parallel(job))},
                {"training", training_json(job)}};

@@ -174,7 +174,10 @@ std::string plan_json(const PlanView& view) {
   if (!view.finalists.empty()) {
     json["simulated"] = Json::array();
     for (const plan::Finalist& one : view.finalists) {
-      Json finalist = {{"rank", one.rank}, {"simulated_step_time_s", one.simulated_s}, {"full_link", one.full_link}};
+      Json finalist = {{"rank", one.rank},
+                       {"simulated_step_time_s", one.simulated_s},
+                       {"full_link", one.full_link},
+                       {"full_s", one.full_s}};
       finalist.update(candidate_json(rates, one.candidate));
       json["simulated"].push_back(std::move(finalist));
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -43,9 +44,26 @@ Summary summary_of(const std::vector<SimulatedRun>& runs) {
   return summary;
 }
 
+// All in their order, or the worst first.
+std::vector<SimulatedRun> shown_runs(const SimulateChecks& checks) {
+  std::vector<SimulatedRun> runs = checks.runs;
+  if (checks.worst < 0) return runs;
+  std::stable_sort(runs.begin(), runs.end(), [](const SimulatedRun& a, const SimulatedRun& b) {
+    return std::abs(a.error()) > std::abs(b.error());
+  });
+  runs.resize(std::min(runs.size(), static_cast<std::size_t>(checks.worst)));
+  return runs;
+}
+
+std::string left_out_text(const SimulateChecks& checks) {
+  std::string text;
+  for (const auto& [id, reason] : checks.left_out) text += fmt::format("not simulated: {}: {}\n", id, reason);
+  return text;
+}
+
 }  // namespace
 
-std::string simulate_check_text(const std::vector<SimulatedRun>& runs) {
+std::string simulate_check_text(const SimulateChecks& checks) {
   Table table({{"run"},
                {"ranks", Align::right},
                {"kinds", Align::right},
@@ -55,28 +73,29 @@ std::string simulate_check_text(const std::vector<SimulatedRun>& runs) {
                {"error", Align::right},
                {"alone", Align::right},
                {"in the way"}});
-  for (const SimulatedRun& run : runs) {
+  for (const SimulatedRun& run : shown_runs(checks)) {
     table.row({run.id, with_thousands(run.ranks), with_thousands(run.kinds), format_seconds(run.measured_s),
                format_seconds(run.closed_form_s), format_seconds(run.simulated_s), signed_percent(run.error()),
                signed_percent(run.difference_alone()),
                run.full_link.empty() ? "" : fmt::format("{}, {}", run.full_link, format_seconds(run.full_s))});
   }
-  const Summary summary = summary_of(runs);
+  const Summary summary = summary_of(checks.runs);
   return table.text() +
          fmt::format(
              "\n{} runs: median error {:.1f} % simulated, {:.1f} % by the closed form; 90 % below {:.1f} % and "
              "{:.1f} %\nwith nothing in the way, simulation and closed form differ by {:.2f} % in the median; {} "
              "run{} differ by more than 3 %\n",
-             runs.size(), 100 * summary.simulated.median, 100 * summary.closed_form.median, 100 * summary.simulated.p90,
-             100 * summary.closed_form.p90, 100 * summary.difference.median, summary.apart,
-             summary.apart == 1 ? "" : "s");
+             checks.runs.size(), 100 * summary.simulated.median, 100 * summary.closed_form.median,
+             100 * summary.simulated.p90, 100 * summary.closed_form.p90, 100 * summary.difference.median, summary.apart,
+             summary.apart == 1 ? "" : "s") +
+         left_out_text(checks);
 }
 
-std::string simulate_check_json(const std::vector<SimulatedRun>& runs) {
-  const Summary summary = summary_of(runs);
+std::string simulate_check_json(const SimulateChecks& checks) {
+  const Summary summary = summary_of(checks.runs);
   nlohmann::ordered_json json;
   json["rows"] = nlohmann::ordered_json::array();
-  for (const SimulatedRun& run : runs) {
+  for (const SimulatedRun& run : shown_runs(checks)) {
     json["rows"].push_back({{"id", run.id},
                             {"ranks", run.ranks},
                             {"simulated_ranks", run.kinds},
@@ -95,6 +114,8 @@ std::string simulate_check_json(const std::vector<SimulatedRun>& runs) {
   json["closed_form_p90_error"] = summary.closed_form.p90;
   json["median_difference"] = summary.difference.median;
   json["apart"] = summary.apart;
+  json["not_simulated"] = nlohmann::ordered_json::array();
+  for (const auto& [id, reason] : checks.left_out) json["not_simulated"].push_back({{"id", id}, {"reason", reason}});
   return json.dump(2) + "\n";
 }
 

@@ -2,13 +2,20 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "validate/simulate_check.hpp"
 
 namespace twinpod::report {
 
-std::string simulate_check_text(const std::vector<validate::SimulatedRun>& runs);
-std::string simulate_check_json(const std::vector<validate::SimulatedRun>& runs);
+struct SimulateChecks {
+  std::vector<validate::SimulatedRun> runs;
+  std::vector<std::pair<std::string, std::string>> left_out;  // runs that no Program can be made of, and why
+  int worst = -1;                                             // rows to print, those with the largest errors; -1: all
+};
+
+std::string simulate_check_text(const SimulateChecks& checks);
+std::string simulate_check_json(const SimulateChecks& checks);
 
 }  // namespace twinpod::report

@@ -10,6 +10,7 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/metrics.hpp"
+#include "report/tables.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -36,6 +37,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 std::string headline(const StepView& view) {
   const double step = view.run.step_s;
   std::string text = fmt::format("{}, {}\n", view.job.name, view.job.cluster.name);
+  if (view.job.idle_devices > 0) text += "  " + idle_line(view.job);
   if (!view.placement.empty()) text += fmt::format("  {}\n", view.placement);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);
   Table table({{""}, {"", Align::right}, {""}}, {.indent = 2, .gap = 2, .header_rule = false});
@@ -260,10 +262,10 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 }
 
 std::string step_text(const StepView& view) {
+  const auto kinds = static_cast<double>(view.run.kinds.size());
   return headline(view) + shares_text(view) + path_text(view) + links_text(view) + waiters_text(view) +
-         fmt::format("\n  {} kinds of ranks simulated for {} ranks\n",
-                     with_thousands(static_cast<double>(view.run.kinds.size())),
-                     with_thousands(view.program.mesh.ranks()));
+         fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n", with_thousands(kinds), kinds == 1 ? "" : "s",
+                     with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
 
 std::string step_json(const StepView& view) {
@@ -283,6 +285,7 @@ std::string step_json(const StepView& view) {
   json["contention_s"] = view.run.contention_s;
   json["peak_memory_bytes"] = peak_memory(view);
   json["ranks"] = view.program.mesh.ranks();
+  json["idle_devices"] = view.job.idle_devices;
   json["simulated_ranks"] = view.run.kinds.size();
   json["events"] = view.run.events;
   json["seconds"] = view.seconds;
@@ -294,6 +297,11 @@ std::string step_json(const StepView& view) {
     json["critical_path"].push_back({{"what", part.what}, {"seconds", part.seconds}, {"ops", part.ops}});
   }
   json["links"] = links_json(view);
+  json["full_links"] = nlohmann::ordered_json::array();
+  for (const sim::FullLink& link : view.run.full_links) {
+    json["full_links"].push_back(
+        {{"link", cluster::link_name(*view.graph, link.link)}, {"count", link.count}, {"full_s", link.full_s}});
+  }
   const int slow = slowest_rank(view.run);
   if (slow >= 0 && view.healthy != nullptr) {
     json["waiters"] = nlohmann::ordered_json::array();

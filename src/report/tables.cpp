@@ -20,7 +20,8 @@ constexpr int kBarWidth = 40;
 std::string job_line(const spec::Job& job) {
   const std::string cluster = job.cluster.name.empty() ? "" : fmt::format(" of {}", job.cluster.name);
   return fmt::format("{} on {} × {}{}\n", job.model.name, with_thousands(job.cluster.devices), job.cluster.device.name,
-                     cluster);
+                     cluster) +
+         idle_line(job);
 }
 
 std::string training_line(const spec::Job& job) {
@@ -227,6 +228,12 @@ std::string layout_text(const spec::Job& job) {
   add(l.uneven_ends, ", uneven ends");
   add(l.async_tp, ", async tp");
   return text;
+}
+
+std::string idle_line(const spec::Job& job) {
+  if (job.idle_devices == 0) return "";
+  return fmt::format("{} device{} of the cluster stay{} idle\n", with_thousands(job.idle_devices),
+                     job.idle_devices == 1 ? "" : "s", job.idle_devices == 1 ? "s" : "");
 }
 
 std::string estimate_text(const spec::Job& job, const plan::Assessment& a, const EstimateOptions& options) {

@@ -18,6 +18,9 @@ struct EstimateOptions {
 
 std::string estimate_text(const spec::Job& job, const plan::Assessment& assessment, const EstimateOptions& options);
 
+// "32 devices of the cluster stay idle", or nothing.
+std::string idle_line(const spec::Job& job);
+
 // "dp 16 × tp 8 × pp 8, micro-batch 1, ..."
 std::string layout_text(const spec::Job& job);
 

@@ -238,9 +238,16 @@ class Engine {
     }
   };
 
+  static constexpr Lane kTemplateLanes[2] = {Lane::compute, Lane::tensor};
   static int lane_number(const Op& op) { return op.lane == Lane::compute ? 0 : op.lane == Lane::tensor ? 1 : -1; }
 
-  // The block alone, from its first computation on; one with an op that others can hold up has no template.
+  // Whether an op waits for one that computes or communicates inside the block.
+  static bool waits_for_member(const program::Block& block, const Op& op) {
+    return std::any_of(waits_of(block, op), waits_of(block, op) + op.waits.count,
+                       [&](int w) { return lane_number(block.ops[static_cast<std::size_t>(w)]) >= 0; });
+  }
+
+  // The block alone, from its first op on; one with an op that others can hold up has no template.
   Template make_template(Index k, Index instance) const {
     Template made;
     made.known = true;
@@ -258,8 +265,7 @@ class Engine {
       const int lane = lane_number(op);
       const bool first = made.members.empty();
       if (lane < 0 || (op.kind != OpKind::compute && op.kind != OpKind::collective)) return made;
-      if (first != (op.kind == OpKind::compute && made.last[0] == kNone && made.last[1] == kNone)) return made;
-      if (op.entry && !first) return made;
+      if (!first && (op.entry || (made.last[lane] == kNone && !waits_for_member(block, op)))) return made;
       OpRun run;
       run.start_s = 0;
       const auto wait = [&](double until, Index what, Cause why) {
@@ -301,16 +307,19 @@ class Engine {
     const program::Instance& at = state.list->instances[instance];
     Template& made = state.templates[table_place(at)];
     if (!made.known) made = make_template(k, instance);
-    LaneState* lanes[2] = {&state.lanes[static_cast<std::size_t>(Lane::compute)],
-                           &state.lanes[static_cast<std::size_t>(Lane::tensor)]};
-    if (!made.holds || lanes[1]->waits) return false;
-    const bool has_tensor = made.last[1] != kNone;
-    if (has_tensor) skip_empty(state, *lanes[1], Lane::tensor);
-    if (has_tensor && (lanes[1]->instance != instance || lanes[1]->place != 0)) return false;
+    LaneState* lanes[2] = {&state.lanes[static_cast<std::size_t>(kTemplateLanes[0])],
+                           &state.lanes[static_cast<std::size_t>(kTemplateLanes[1])]};
+    if (!made.holds) return false;
     const program::Block& block = program_.blocks[static_cast<std::size_t>(at.block)];
     const Op& first = block.ops[made.members.front()];
+    const int leading = lane_number(first);
+    for (const int lane : {0, 1}) {
+      if (made.last[lane] == kNone) continue;
+      skip_empty(state, *lanes[lane], kTemplateLanes[lane]);
+      if (lanes[lane]->waits || lanes[lane]->instance != instance || lanes[lane]->place != 0) return false;
+    }
     Ready ready;
-    if (lanes[0]->last_op != kNone) ready.wait(lanes[0]->free_s, {k, lanes[0]->last_op}, Cause::lane);
+    if (lanes[leading]->last_op != kNone) ready.wait(lanes[leading]->free_s, {k, lanes[leading]->last_op}, Cause::lane);
     for (int w = 0; w < first.waits.count; ++w) {
       if (!released(k, instance, static_cast<Index>(waits_of(block, first)[w]), ready)) return false;
     }
@@ -319,7 +328,11 @@ class Engine {
       const OpRun& arrived = run_of(k, instance, recv);
       if (arrived.release_s < 0 || arrived.release_s > ready.time_s) return false;
     }
-    if (has_tensor && lanes[1]->last_op != kNone && lanes[1]->free_s > ready.time_s + made.first_s[1]) return false;
+    const int other = 1 - leading;
+    if (made.last[other] != kNone && lanes[other]->last_op != kNone &&
+        lanes[other]->free_s > ready.time_s + made.first_s[other]) {
+      return false;
+    }
     place_template(k, instance, made, ready);
     return true;
   }
@@ -353,8 +366,7 @@ class Engine {
     for (const auto& [joint, bytes] : made.moved) moved_[joint] += bytes;
     for (const int lane : {0, 1}) {
       if (made.last[lane] == kNone) continue;
-      const Lane which = lane == 0 ? Lane::compute : Lane::tensor;
-      LaneState& own = state.lanes[static_cast<std::size_t>(which)];
+      LaneState& own = state.lanes[static_cast<std::size_t>(kTemplateLanes[lane])];
       own.free_s = start + made.end_s[lane];
       own.last_op = base + made.last[lane];
       own.instance = instance + 1;
@@ -481,14 +493,13 @@ class Engine {
       begin({ref}, network_.joint(k, pattern(k, instance, op_number)), time, ready.time_s);
     } else {
       const double factor = op.kind == OpKind::compute && op.lane == Lane::compute ? network_.kinds[k].slow : 1;
-      end_alone(k, lane, run, ready.time_s, time.seconds() * factor, time.exposed);
+      end_alone(lane, run, ready.time_s, time.seconds() * factor, time.exposed);
       finished(k, instance, op_number);
     }
     return true;
   }
 
-  void end_alone(Index k, LaneState& lane, OpRun& run, double start_s, double seconds, double exposed) {
-    (void)k;
+  static void end_alone(LaneState& lane, OpRun& run, double start_s, double seconds, double exposed) {
     run.release_s = start_s + seconds * exposed;
     run.end_s = start_s + seconds;
     lane.free_s = run.end_s;

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <unordered_map>
-
-#include "core/hash.hpp"
 
 namespace twinpod::sim {
 namespace {
@@ -276,6 +273,8 @@ class JointGraph {
       }
       if (joint_of_rank[p][static_cast<std::size_t>(rank)] != kNone) continue;
       const std::vector<int> members = layout::members(mesh, pattern.group, rank);
+      // A stage between the ends knows who they are, but is none of them.
+      if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
       if (pattern.bytes_per_s > 0) {
         added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, own) : add_ring_loads(members, 0, own);
       }

@@ -114,6 +114,29 @@ TEST(Step, TheCriticalPathReachesFromTheStartToTheEnd) {
   EXPECT_NEAR(at, run.ops_s, 1e-12);
 }
 
+// The tied embedding is summed over first and last stage once, however many stages lie between them.
+TEST(Step, LinksMoveWhatTheirRankSends) {
+  spec::Job job = program::gpt_job(32, 8, 4);
+  job.model.tied_embeddings = true;
+  const Program program = program::generate(job).value();
+  const StepTimes times = simple_times(program);
+  const cluster::Graph graph = tree(32, 1, 8);
+  StepInput input{program, times};
+  input.graph = &graph;
+  const StepRun run = run_step(input).value();
+  double sent = 0;
+  double summed = 0;
+  program::for_each_op(program, 0, [&](const program::PlacedOp& op) {
+    if (op.op->kind == OpKind::send || op.op->group == layout::Group::world) sent += op.op->bytes;
+    if (op.op->group == layout::Group::ends) summed += op.op->bytes;
+  });
+  ASSERT_GT(summed, 0);
+  const std::vector<int> cable = cluster::find_links(graph, "gpu0-node0/pcie0").value();
+  const double moved = run.link_bytes[static_cast<std::size_t>(cable.front())];
+  EXPECT_GE(moved, summed);
+  EXPECT_LE(moved, (summed + sent) * (1 + 1e-6));
+}
+
 // Eight data-parallel rings of two nodes under different leaves: eight flows on eight uplinks, or on two.
 TEST(Step, TooFewUplinksSlowTheReductionDown) {
   spec::Job job = program::gpt_job(16, 8, 1);

@@ -38,6 +38,8 @@ struct Job {
   // What the job itself says; the rest are defaults, which a planner may choose better.
   bool names_stack = false;
   bool has_layout = false;
+  bool names_devices = false;
+  int idle_devices = 0;  // of the cluster, when nobody named a number and not all can be used (layout/whole_copies.hpp)
 };
 
 // Ranks that hold copies of the same parameters: devices / (tp * pp * cp).
@@ -45,5 +47,9 @@ inline int data_parallel(const Job& job) {
   const std::int64_t model_ranks = std::int64_t{job.layout.tp} * job.layout.pp * job.layout.cp;
   return static_cast<int>(job.cluster.devices / model_ranks);
 }
+
+// The nearest number of sequences to so many tokens that every data-parallel rank can share, at least one micro-batch
+// each.
+double shared_batch(const Job& job, double tokens);
 
 }  // namespace twinpod::spec

@@ -59,14 +59,6 @@ void read_training_fields(const Node& node, Context& context, Training& training
   }
 }
 
-// The nearest number of sequences that every data-parallel rank can share, at least one micro-batch each. Interleaving
-// works in rounds of as many micro-batches as there are stages.
-double shared_batch(const Job& job, double tokens) {
-  const double round = job.layout.schedule == Schedule::interleaved ? job.layout.pp : 1;
-  const double share = std::max(1.0, static_cast<double>(data_parallel(job)) * job.layout.micro_batch * round);
-  return share * std::max(1.0, std::round(tokens / job.training.sequence / share));
-}
-
 Precision default_precision(const Device& device) {
   for (const Precision precision : {Precision::bf16, Precision::fp16, Precision::tf32}) {
     if (device.peak_flop_per_s[static_cast<std::size_t>(precision)] > 0) return precision;
@@ -163,6 +155,13 @@ void read_training(Reader& reader, const Node& root, Context& context, Job& job)
 
 }  // namespace
 
+// Interleaving works in rounds of as many micro-batches as there are stages.
+double shared_batch(const Job& job, double tokens) {
+  const double round = job.layout.schedule == Schedule::interleaved ? job.layout.pp : 1;
+  const double share = std::max(1.0, static_cast<double>(data_parallel(job)) * job.layout.micro_batch * round);
+  return share * std::max(1.0, std::round(tokens / job.training.sequence / share));
+}
+
 std::string default_name(const Job& job) {
   return fmt::format("{} on {} x {}", job.model.name.empty() ? "model" : job.model.name, job.cluster.devices,
                      job.cluster.device.name.empty() ? "device" : job.cluster.device.name);
@@ -205,6 +204,7 @@ Result<Job> read_job_node(const Node& root, const std::string& file, const Catal
   reader.text("notes", notes);
   if (const Node* model = reader.take("model")) resolve_model(*model, context, catalog, job.model);
   if (const Node* cluster = reader.take("cluster")) resolve_cluster(*cluster, context, catalog, job.cluster);
+  job.names_devices = root.find("devices") != nullptr;
   read_devices(reader, context, job.cluster);
   read_stack(reader, context, catalog, job);
   read_layout(reader, context, job);
