@@ -454,15 +454,15 @@ namespace {
 // What the closed form says beside what happens op by op, where links are shared.
 std::string finalists_table(const PlanView& view) {
   Table table({{"#", Align::right},
-               {"layout"},
                {"closed form", Align::right},
                {"simulated", Align::right},
-               {"transfers in each other's way"}},
+               {"transfers in each other's way"},
+               {"layout"}},
               {.indent = 2});
   for (const plan::Finalist& one : view.finalists) {
-    table.row({std::to_string(one.rank), layout_text(job_of(view.job, one.candidate)),
-               format_seconds(one.candidate.step_time_s), format_seconds(one.simulated_s),
-               one.full_link.empty() ? "" : fmt::format("{}, {}", one.full_link, format_seconds(one.full_s))});
+    table.row({std::to_string(one.rank), format_seconds(one.candidate.step_time_s), format_seconds(one.simulated_s),
+               one.full_link.empty() ? "none" : fmt::format("{}, {}", one.full_link, format_seconds(one.full_s)),
+               layout_text(job_of(view.job, one.candidate))});
   }
   return table.text();
 }

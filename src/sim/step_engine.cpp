@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <queue>
 
 #include "sim/flow_rates.hpp"
 #include "sim/step.hpp"
 #include "sim/step_network.hpp"
+#include "sim/step_template.hpp"
 
 namespace twinpod::sim {
 namespace {
@@ -23,8 +23,6 @@ struct BlockPlan {
   std::vector<Index> recvs;
   Index send[2] = {kNone, kNone};  // on the pipe lane, by half
 };
-
-const int* waits_of(const program::Block& block, const Op& op) { return block.waits.data() + op.waits.first; }
 
 BlockPlan plan_of(const program::Block& block) {
   BlockPlan plan;
@@ -43,19 +41,6 @@ BlockPlan plan_of(const program::Block& block) {
 // Where an op's pattern is looked up, for each op of a block with a pair of chunks.
 struct InstancePlan {
   std::vector<Index> patterns;  // by op
-};
-
-// A block whose computation and tensor communication depend on nobody else once it has begun: its ops at times after
-// its start. Most blocks are such, and a step has them a thousand times.
-struct Template {
-  bool known = false;
-  bool holds = false;
-  std::vector<OpRun> ops;  // of the two lanes; `after` is a number of the block's op
-  std::vector<Index> members;
-  double first_s[2] = {0, 0};  // start of the first op, by lane: compute, tensor
-  double end_s[2] = {0, 0};    // of the last
-  Index last[2] = {kNone, kNone};
-  std::vector<std::pair<Index, double>> moved;  // bytes, by joint
 };
 
 // How far a lane of a kind of ranks has come.
@@ -174,9 +159,11 @@ class Engine {
                chunks +
            static_cast<std::size_t>(instance.chunk[1] + 1);
   }
+  const std::vector<Index>& patterns(Index k, const program::Instance& instance) const {
+    return tables_[static_cast<std::size_t>(network_.kinds[k].program_kind)][table_place(instance)].patterns;
+  }
   Index pattern(Index k, Index instance, Index op) const {
-    const auto program_kind = static_cast<std::size_t>(network_.kinds[k].program_kind);
-    return tables_[program_kind][table_place(states_[k].list->instances[instance])].patterns[op];
+    return patterns(k, states_[k].list->instances[instance])[op];
   }
 
   void wake(Index k) {
@@ -238,81 +225,21 @@ class Engine {
     }
   };
 
-  static constexpr Lane kTemplateLanes[2] = {Lane::compute, Lane::tensor};
-  static int lane_number(const Op& op) { return op.lane == Lane::compute ? 0 : op.lane == Lane::tensor ? 1 : -1; }
-
-  // Whether an op waits for one that computes or communicates inside the block.
-  static bool waits_for_member(const program::Block& block, const Op& op) {
-    return std::any_of(waits_of(block, op), waits_of(block, op) + op.waits.count,
-                       [&](int w) { return lane_number(block.ops[static_cast<std::size_t>(w)]) >= 0; });
-  }
-
-  // The block alone, from its first op on; one with an op that others can hold up has no template.
-  Template make_template(Index k, Index instance) const {
-    Template made;
-    made.known = true;
-    const program::Instance& at = states_[k].list->instances[instance];
-    const program::Block& block = program_.blocks[static_cast<std::size_t>(at.block)];
-    const std::vector<OpTime>& times = input_.times.ops[static_cast<std::size_t>(at.block)];
-    std::vector<double> released(block.ops.size(), 0);
-    for (Index o = 0; o < block.ops.size(); ++o) {
-      const Op& op = block.ops[o];
-      if (op.kind == OpKind::recv && op.lane == Lane::pipe) continue;
-      if (op.kind == OpKind::send && op.lane == Lane::pipe) {
-        released[o] = std::numeric_limits<double>::infinity();
-        continue;
-      }
-      const int lane = lane_number(op);
-      const bool first = made.members.empty();
-      if (lane < 0 || (op.kind != OpKind::compute && op.kind != OpKind::collective)) return made;
-      if (!first && (op.entry || (made.last[lane] == kNone && !waits_for_member(block, op)))) return made;
-      OpRun run;
-      run.start_s = 0;
-      const auto wait = [&](double until, Index what, Cause why) {
-        if (until < run.start_s || (until == run.start_s && run.cause != Cause::nothing)) return;
-        run.start_s = until;
-        run.after.op = what;
-        run.cause = why;
-      };
-      if (made.last[lane] != kNone) wait(made.end_s[lane], made.last[lane], Cause::lane);
-      for (int w = 0; w < op.waits.count; ++w) {
-        const auto waited = static_cast<Index>(waits_of(block, op)[w]);
-        if (std::isinf(released[waited])) return made;
-        wait(released[waited], waited, Cause::wait);
-      }
-      double seconds = times[o].seconds();
-      if (op.kind == OpKind::collective) {
-        const Index joint = network_.joint(k, pattern(k, instance, o));
-        if (joint == kNone || network_.joints[joint].kinds.size() != 1) return made;
-        if (network_.joints[joint].contends && is_on_links(times[o])) return made;
-        made.moved.emplace_back(joint, times[o].transfer_s * times[o].bytes_per_s);
-      } else {
-        seconds *= network_.kinds[k].slow;
-      }
-      run.release_s = released[o] = run.start_s + seconds * times[o].exposed;
-      run.end_s = run.start_s + seconds;
-      if (made.last[lane] == kNone) made.first_s[lane] = run.start_s;
-      made.end_s[lane] = run.end_s;
-      made.last[lane] = o;
-      made.members.push_back(o);
-      made.ops.push_back(run);
-    }
-    made.holds = !made.members.empty();
-    return made;
-  }
-
   // Runs the two lanes of a block at once, if it has a template and nothing before it is in the way.
   bool run_template(Index k, Index instance) {
     KindState& state = states_[k];
     const program::Instance& at = state.list->instances[instance];
     Template& made = state.templates[table_place(at)];
-    if (!made.known) made = make_template(k, instance);
+    if (!made.known) {
+      const auto block = static_cast<std::size_t>(at.block);
+      made = make_template(program_.blocks[block], input_.times.ops[block], {network_, k, patterns(k, at)});
+    }
     LaneState* lanes[2] = {&state.lanes[static_cast<std::size_t>(kTemplateLanes[0])],
                            &state.lanes[static_cast<std::size_t>(kTemplateLanes[1])]};
     if (!made.holds) return false;
     const program::Block& block = program_.blocks[static_cast<std::size_t>(at.block)];
     const Op& first = block.ops[made.members.front()];
-    const int leading = lane_number(first);
+    const int leading = template_lane(first);
     for (const int lane : {0, 1}) {
       if (made.last[lane] == kNone) continue;
       skip_empty(state, *lanes[lane], kTemplateLanes[lane]);
@@ -747,54 +674,6 @@ Result<StepRun> run_step(const StepInput& input) {
   Result<StepNetwork> network = step_network(input);
   if (!network) return tl::unexpected(network.error());
   return Engine(input, *network).run();
-}
-
-program::Timeline timeline_of(const StepRun& run) {
-  program::Timeline timeline;
-  timeline.step_s = run.step_s;
-  for (const RankKind& kind : run.kinds) {
-    timeline.ranks.push_back({kind.rank, kind.count, kind.program_kind, {kind.ops.begin(), kind.ops.end()}});
-  }
-  return timeline;
-}
-
-std::vector<std::uint32_t> first_ops(const program::Program& program, int program_kind) {
-  std::vector<std::uint32_t> first = {0};
-  for (const program::Instance& instance : program.kinds[static_cast<std::size_t>(program_kind)].instances) {
-    const auto ops = program.blocks[static_cast<std::size_t>(instance.block)].ops.size();
-    first.push_back(first.back() + static_cast<std::uint32_t>(ops));
-  }
-  return first;
-}
-
-program::PlacedOp op_at(const program::Program& program, int program_kind, std::uint32_t op) {
-  const std::vector<std::uint32_t> first = first_ops(program, program_kind);
-  const auto after = std::upper_bound(first.begin(), first.end(), op);
-  const auto instance = static_cast<std::uint32_t>(after - first.begin()) - 1;
-  return program::placed(program, program_kind, static_cast<int>(instance), static_cast<int>(op - first[instance]));
-}
-
-std::vector<OpRef> critical_path(const StepRun& run) {
-  OpRef at;
-  double latest = -1;
-  for (std::uint32_t k = 0; k < run.kinds.size(); ++k) {
-    for (std::uint32_t o = 0; o < run.kinds[k].ops.size(); ++o) {
-      if (run.kinds[k].ops[o].end_s > latest) {
-        latest = run.kinds[k].ops[o].end_s;
-        at = {k, o};
-      }
-    }
-  }
-  std::vector<OpRef> path;
-  if (latest < 0) return path;
-  while (true) {
-    path.push_back(at);
-    const OpRun& op = run.kinds[at.kind].ops[at.op];
-    if (op.cause == Cause::nothing) break;
-    at = op.after;
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
 }
 
 }  // namespace twinpod::sim
