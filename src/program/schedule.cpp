@@ -6,6 +6,112 @@ namespace twinpod::program {
 
 using spec::Schedule;
 
+namespace {
+
+MicroBatchTime plus(MicroBatchTime one, const MicroBatchTime& other, double times) {
+  one.forward += times * other.forward;
+  one.backward_input += times * other.backward_input;
+  one.backward_weight += times * other.backward_weight;
+  return one;
+}
+
+struct Pipeline {
+  double p = 1;
+  double m = 1;
+  const std::vector<StageRun>& stages;
+  MicroBatchTime all;  // stages together
+  MicroBatchTime slowest;
+};
+
+Pipeline pipeline_of(const spec::Layout& layout, double micro_batches, const std::vector<StageRun>& stages) {
+  Pipeline pipeline{static_cast<double>(layout.pp), micro_batches, stages, {}, {}};
+  for (const StageRun& run : stages) {
+    pipeline.all = plus(pipeline.all, run.time, run.stages);
+    if (run.time.total() > pipeline.slowest.total()) pipeline.slowest = run.time;
+  }
+  return pipeline;
+}
+
+// A stage and what is on either side of it.
+struct Place {
+  double index = 0;
+  double behind = 0;  // stages
+  MicroBatchTime own;
+  MicroBatchTime before;
+  MicroBatchTime after;
+};
+
+// The step as stage k lives it: it begins when the first micro-batch has come through the stages before it, and ends
+// when the last one has left them. In between it waits twice: while the first micro-batch goes to the end and comes
+// back, for which it has w = p-1-k forward passes, and while the last one does, for which it has w backward passes. No
+// stage can be faster, and one of them is never slower: the step takes as long as the longest of these.
+double one_f_one_b_s(const Pipeline& pipeline, const Place& place) {
+  const double w = place.behind;
+  const double m = pipeline.m;
+  const double there_and_back = place.after.total();
+  const double backward = place.own.backward_input + place.own.backward_weight;
+  const double first = std::max(0.0, there_and_back - std::min(w, m - 1) * place.own.forward);
+  const double last = m > w ? std::max(0.0, there_and_back - w * backward) : 0;
+  return place.before.total() + m * place.own.total() + first + last;
+}
+
+// The same, but only F and B are on the way of a micro-batch. Stage k has put off W of k of them when the last one
+// leaves it, and does those while it goes back to the first stage, which has one W left.
+double zb_1p_s(const Pipeline& pipeline, const Place& place) {
+  const double w = place.behind;
+  const double m = pipeline.m;
+  const MicroBatchTime& own = place.own;
+  const double there_and_back = place.after.forward + place.after.backward_input;
+  const double first = std::max(0.0, there_and_back - std::min(w, m - 1) * own.forward);
+  const double last = m > w ? std::max(0.0, there_and_back - w * (own.backward_input + own.backward_weight)) : 0;
+  const double left = (std::min(place.index, m - 1) + 1) * own.backward_weight;
+  const double of_first = pipeline.stages.front().time.backward_weight;
+  const double leaves = std::max(0.0, place.before.backward_input + of_first - left);
+  return place.before.forward + m * own.total() + first + last + leaves;
+}
+
+// The longest over all stages, less the work of the slowest. Within a run of alike stages the time bends upwards over
+// k, apart from the stage behind which there are as many others as micro-batches: the ends and that one tell.
+double longest_s(const Pipeline& pipeline, double (*step_s)(const Pipeline&, const Place&)) {
+  double longest = 0;
+  double index = 0;
+  MicroBatchTime before;
+  for (const StageRun& run : pipeline.stages) {
+    const double last = index + run.stages - 1;
+    const double bend = pipeline.p - pipeline.m;
+    for (const double k : {index, last, bend, bend - 1}) {
+      if (k < index || k > last) continue;
+      Place place{k, pipeline.p - 1 - k, run.time, plus(before, run.time, k - index), {}};
+      place.after = plus(plus(pipeline.all, place.before, -1), run.time, -1);
+      longest = std::max(longest, step_s(pipeline, place));
+    }
+    before = plus(before, run.time, run.stages);
+    index += run.stages;
+  }
+  return std::max(0.0, longest - pipeline.m * pipeline.slowest.total());
+}
+
+// All forward passes, then all backward passes: each wave at the pace of its own slowest stage.
+double gpipe_bubble_s(const Pipeline& pipeline) {
+  double forward = 0;
+  double backward = 0;
+  for (const StageRun& run : pipeline.stages) {
+    forward = std::max(forward, run.time.forward);
+    backward = std::max(backward, run.time.backward_input + run.time.backward_weight);
+  }
+  const double waves = (pipeline.m - 1) * (forward + backward);
+  return std::max(0.0, pipeline.all.total() + waves - pipeline.m * pipeline.slowest.total());
+}
+
+// F and `inputs` B of the other stages of a `share` of the pipeline, less `weights` W of the slowest for each of them.
+double filled_s(const Pipeline& pipeline, double share, double inputs, double weights) {
+  const auto passes = [&](const MicroBatchTime& time) { return time.forward + inputs * time.backward_input; };
+  const double others = share * passes(pipeline.all) - passes(pipeline.slowest);
+  return std::max(0.0, others - (share * pipeline.p - 1) * weights * pipeline.slowest.backward_weight);
+}
+
+}  // namespace
+
 StageLayers layers_of_stage(int layers, const spec::Layout& layout, int stage) {
   const int p = layout.pp;
   const bool uneven = layout.uneven_ends && p > 1;
@@ -52,27 +158,26 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
   return one_f_one_b;
 }
 
-double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
-  const double p = layout.pp;
+double bubble_s(const spec::Layout& layout, double micro_batches, const std::vector<StageRun>& stages) {
+  const Pipeline pipeline = pipeline_of(layout, micro_batches, stages);
   const double v = std::max(1, layout.virtual_stages);
-  const double f = time.forward;
-  const double b = time.backward_input;
-  const double w = time.backward_weight;
   switch (layout.schedule) {
     case Schedule::gpipe:
+      return gpipe_bubble_s(pipeline);
     case Schedule::one_f_one_b:
     case Schedule::interleaved:
     case Schedule::custom:
-      return (p - 1) * (f + b + w) / v;
+      if (v <= 1) return longest_s(pipeline, one_f_one_b_s);
+      return (pipeline.all.total() - pipeline.slowest.total()) / v;
     case Schedule::zb_1p:
-      return (p - 1) * std::max(0.0, f + b - w);
+      return longest_s(pipeline, zb_1p_s);
     case Schedule::zb_2p:
     case Schedule::zb_v:
-      return (p - 1) * std::max(0.0, f + b - 2 * w);
+      return filled_s(pipeline, 1, 1, 2);
     case Schedule::dualpipe:
-      return std::max(0.0, p / 2 - 1) * std::max(0.0, f + 2 * b - w);
+      return filled_s(pipeline, 0.5, 2, 1);
     case Schedule::dualpipe_v:
-      return (p - 1) * std::max(0.0, f + 2 * b - w) / 2;
+      return filled_s(pipeline, 1, 2, 1) / 2;
   }
   return 0;
 }
