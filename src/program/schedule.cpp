@@ -1,6 +1,7 @@
 #include "program/schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace twinpod::program {
 
@@ -34,54 +35,53 @@ Pipeline pipeline_of(const spec::Layout& layout, double micro_batches, const std
 
 // A stage and what is on either side of it.
 struct Place {
-  double index = 0;
-  double behind = 0;  // stages
+  double ahead = 0;     // forward passes that it does before it alternates
+  double deferred = 0;  // weight gradients that it puts off
   MicroBatchTime own;
   MicroBatchTime before;
   MicroBatchTime after;
 };
 
-// The step as stage k lives it: it begins when the first micro-batch has come through the stages before it, and ends
-// when the last one has left them. In between it waits twice: while the first micro-batch goes to the end and comes
-// back, for which it has w = p-1-k forward passes, and while the last one does, for which it has w backward passes. No
-// stage can be faster, and one of them is never slower: the step takes as long as the longest of these.
-double one_f_one_b_s(const Pipeline& pipeline, const Place& place) {
-  const double w = place.behind;
-  const double m = pipeline.m;
-  const double there_and_back = place.after.total();
+// Stage k waits while the first micro-batch goes to the end and comes back, for which it has forward passes of others,
+// and while the last one does, for which it has backward passes.
+double waits_s(double m, const Place& place, double there_and_back) {
   const double backward = place.own.backward_input + place.own.backward_weight;
-  const double first = std::max(0.0, there_and_back - std::min(w, m - 1) * place.own.forward);
-  const double last = m > w ? std::max(0.0, there_and_back - w * backward) : 0;
-  return place.before.total() + m * place.own.total() + first + last;
+  const double first = there_and_back - std::min(place.ahead, m - 1) * place.own.forward;
+  const double last = m > place.ahead ? there_and_back - place.ahead * backward : 0;
+  return std::max(0.0, first) + std::max(0.0, last);
 }
 
-// The same, but only F and B are on the way of a micro-batch. Stage k has put off W of k of them when the last one
-// leaves it, and does those while it goes back to the first stage, which has one W left.
-double zb_1p_s(const Pipeline& pipeline, const Place& place) {
-  const double w = place.behind;
-  const double m = pipeline.m;
-  const MicroBatchTime& own = place.own;
-  const double there_and_back = place.after.forward + place.after.backward_input;
-  const double first = std::max(0.0, there_and_back - std::min(w, m - 1) * own.forward);
-  const double last = m > w ? std::max(0.0, there_and_back - w * (own.backward_input + own.backward_weight)) : 0;
-  const double left = (std::min(place.index, m - 1) + 1) * own.backward_weight;
+// The step as a stage lives it: it begins when the first micro-batch has come through the stages before it, and ends
+// when the last one has gone back through them. None can be faster, and for one of them it is all there is to wait for:
+// the step takes as long as the longest of these.
+double one_f_one_b_s(const Pipeline& pipeline, const Place& place) {
+  return place.before.total() + pipeline.m * place.own.total() + waits_s(pipeline.m, place, place.after.total());
+}
+
+// The same, but only F and B are on the way of a micro-batch, and no stage waits for others at the end of the step,
+// which counts from a stage's own beginning to its own end. When the last micro-batch leaves stage k there are W left
+// to do, and the first stage still has one when it has come back there: the longer of the two.
+double zero_bubble_s(const Pipeline& pipeline, const Place& place) {
+  const auto passes = [](const MicroBatchTime& time) { return time.forward + time.backward_input; };
+  const double left = (std::min(place.deferred, pipeline.m - 1) + 1) * place.own.backward_weight;
   const double of_first = pipeline.stages.front().time.backward_weight;
-  const double leaves = std::max(0.0, place.before.backward_input + of_first - left);
-  return place.before.forward + m * own.total() + first + last + leaves;
+  return pipeline.m * place.own.total() + waits_s(pipeline.m, place, passes(place.after)) +
+         std::max(0.0, passes(place.before) + of_first - left);
 }
 
-// The longest over all stages, less the work of the slowest. Within a run of alike stages the time bends upwards over
-// k, apart from the stage behind which there are as many others as micro-batches: the ends and that one tell.
-double longest_s(const Pipeline& pipeline, double (*step_s)(const Pipeline&, const Place&)) {
+// The longest over all stages, less the work of the slowest. A stage does `passes` forward passes ahead for each stage
+// behind it. Within a run of alike stages the time bends upwards over k, apart from where there are as many passes
+// ahead as micro-batches: the ends and that stage tell.
+double longest_s(const Pipeline& pipeline, double passes, double (*step_s)(const Pipeline&, const Place&)) {
   double longest = 0;
   double index = 0;
   MicroBatchTime before;
+  const double bend = pipeline.p - std::ceil(pipeline.m / passes);
   for (const StageRun& run : pipeline.stages) {
     const double last = index + run.stages - 1;
-    const double bend = pipeline.p - pipeline.m;
     for (const double k : {index, last, bend, bend - 1}) {
       if (k < index || k > last) continue;
-      Place place{k, pipeline.p - 1 - k, run.time, plus(before, run.time, k - index), {}};
+      Place place{passes * (pipeline.p - 1 - k), passes * k, run.time, plus(before, run.time, k - index), {}};
       place.after = plus(plus(pipeline.all, place.before, -1), run.time, -1);
       longest = std::max(longest, step_s(pipeline, place));
     }
@@ -167,11 +167,12 @@ double bubble_s(const spec::Layout& layout, double micro_batches, const std::vec
     case Schedule::one_f_one_b:
     case Schedule::interleaved:
     case Schedule::custom:
-      if (v <= 1) return longest_s(pipeline, one_f_one_b_s);
+      if (v <= 1) return longest_s(pipeline, 1, one_f_one_b_s);
       return (pipeline.all.total() - pipeline.slowest.total()) / v;
     case Schedule::zb_1p:
-      return longest_s(pipeline, zb_1p_s);
+      return longest_s(pipeline, 1, zero_bubble_s);
     case Schedule::zb_2p:
+      return longest_s(pipeline, 2, zero_bubble_s);
     case Schedule::zb_v:
       return filled_s(pipeline, 1, 1, 2);
     case Schedule::dualpipe:

@@ -49,8 +49,8 @@ struct StageRun {
 //   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+2B-W): DeepSeek-V3's
 //   (p/2-1)(F&B + B' - 3W) with B' = B + W the whole backward pass and a pair F&B that takes F + B'.
 //   DualPipeV: the same of 2 p chunks, each of half the time.
-// With others: GPipe and 1F1B to the second, wherever the slow stages stand; ZB-1p never more than its order takes;
-// elsewhere each stage counts by its own time, and the slowest one's W fill what they fill.
+// With others: what the order of GPipe and 1F1B takes, wherever the slow stages stand; of ZB-1p and ZB-2p hardly less,
+// and never more; elsewhere each stage counts by its own time, and the slowest one's W fill what they fill.
 double bubble_s(const spec::Layout& layout, double micro_batches, const std::vector<StageRun>& stages);
 
 }  // namespace twinpod::program
