@@ -279,13 +279,23 @@ std::string stack_text(const spec::Job& job, const spec::Catalog* catalog) {
   return fmt::format("stack:\n  base: {}\n", base_name) + block(m, "  ");
 }
 
-std::string layout_text(const spec::Layout& l) {
+std::string schedule_text(const spec::Job& job) {
+  if (job.schedule_file.empty()) return std::string(spec::name_of(job.layout.schedule));
+  Mapping m;
+  m.text_if("file", job.schedule_file);
+  return flow(m);
+}
+
+std::string layout_text(const spec::Job& job) {
+  const spec::Layout& l = job.layout;
   Mapping m;
   m.count_if("dp", l.dp);
   m.count("tp", l.tp);
   m.count("pp", l.pp);
   m.count("virtual_stages", l.virtual_stages);
   m.count("cp", l.cp);
+  if (l.context_exchange != spec::Layout().context_exchange)
+    m.name("context_exchange", spec::name_of(l.context_exchange));
   m.count("ep", l.ep);
   m.count("etp", l.etp);
   m.flag("sequence_parallel", l.sequence_parallel);
@@ -294,7 +304,7 @@ std::string layout_text(const spec::Layout& l) {
   m.count("micro_batch", l.micro_batch);
   m.name("recompute", spec::name_of(l.recompute));
   m.count_if("recompute_layers", l.recompute_layers);
-  m.name("schedule", spec::name_of(l.schedule));
+  m.raw("schedule", schedule_text(job));
   m.count("servers", l.servers);
   m.flag("offload_optimizer", l.offload_optimizer);
   m.flag("offload_activations", l.offload_activations);
@@ -323,7 +333,7 @@ std::string training_text(const spec::Training& t) {
 
 std::string job_file(const spec::Job& job, const spec::Catalog* catalog) {
   return fmt::format("# {}\n# {}\nname: {}\n", ranks_text(job), batch_text(job), quoted(job.name)) +
-         model_text(job.model) + cluster_text(job.cluster) + stack_text(job, catalog) + layout_text(job.layout) +
+         model_text(job.model) + cluster_text(job.cluster) + stack_text(job, catalog) + layout_text(job) +
          training_text(job.training);
 }
 

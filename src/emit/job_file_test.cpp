@@ -17,6 +17,7 @@ void expect_same_layout(const spec::Layout& a, const spec::Layout& b) {
   EXPECT_EQ(a.pp, b.pp);
   EXPECT_EQ(a.virtual_stages, b.virtual_stages);
   EXPECT_EQ(a.cp, b.cp);
+  EXPECT_EQ(a.context_exchange, b.context_exchange);
   EXPECT_EQ(a.ep, b.ep);
   EXPECT_EQ(a.etp, b.etp);
   EXPECT_EQ(a.sequence_parallel, b.sequence_parallel);
@@ -87,6 +88,7 @@ void expect_round_trip(const spec::Job& job) {
     EXPECT_EQ(again.stack.physics.*field.member, job.stack.physics.*field.member) << field.name;
   }
   expect_same_layout(again.layout, job.layout);
+  EXPECT_EQ(again.schedule_file, job.schedule_file);
   expect_same_training(again.training, job.training);
   expect_same_cluster(again.cluster, job.cluster);
   EXPECT_EQ(file_of(again, &catalog()), text);
@@ -125,6 +127,13 @@ TEST(JobFile, ADeviceOfTheJobsOwnComesBack) {
              "cluster: {base: dgx-h100, device: {base: h100-sxm, memory: 141 GB, memory_bandwidth: 4.8 TB/s}}\n"
              "layout: {dp: 4, tp: 2, recompute: full, recompute_layers: 3, offload_optimizer: true}\n"
              "training: {global_batch: 64, tokens: 1.5 T, target_loss: 2.1, gradient_bytes: 2, optimizer: sgd}\n"));
+}
+
+TEST(JobFile, AScheduleOfAFileAndTheExchangeOfContextComeBack) {
+  expect_round_trip(
+      job_of("model: llama3-8b\ncluster: dgx-h100\n"
+             "layout: {pp: 2, cp: 2, context_exchange: gather, schedule: {file: \"my schedules/one.csv\"}}\n"
+             "training: {global_batch: 64}\n"));
 }
 
 TEST(JobFile, AChangedStackComesBack) {

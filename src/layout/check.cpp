@@ -146,9 +146,8 @@ Result<void> tp_divides_the_model(const Job& job) {
 
 Result<void> stages_hold_layers(const Job& job) {
   const Layout& layout = job.layout;
-  const int ends = layout.uneven_ends && layout.pp > 1 ? 2 : 0;  // embedding and head count as a layer each
-  const int least = (job.model.layers + ends) / layout.pp - ends / 2;
-  if (least >= 1) return {};
+  if (fewest_layers_of_a_stage(job.model.layers, layout.pp, layout.uneven_ends) >= 1) return {};
+  const int ends = layout.uneven_ends && layout.pp > 1 ? 2 : 0;
   const std::int64_t copies_of_stage = std::int64_t{layout.tp} * layout.cp;
   const std::int64_t most = std::gcd<std::int64_t>(job.model.layers, job.cluster.devices / copies_of_stage);
   return infeasible(fmt::format("layout: pp {} needs at least {} layers, but the model has {}", layout.pp,
@@ -404,6 +403,11 @@ constexpr std::array<Rule, 20> kRules = {sizes_are_positive,
                                          the_host_can_be_reached};
 
 }  // namespace
+
+int fewest_layers_of_a_stage(int layers, int pp, bool uneven_ends) {
+  const int ends = uneven_ends && pp > 1 ? 2 : 0;
+  return (layers + ends) / pp - ends / 2;
+}
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low;

@@ -23,6 +23,9 @@ Result<void> check(const spec::Job& job);
 // Micro-batches that each rank works on in a step. REQUIRES: a job that passed.
 double micro_batches(const spec::Job& job);
 
+// Layers that the emptiest stage holds. `uneven_ends`: embedding and head count as a layer each.
+int fewest_layers_of_a_stage(int layers, int pp, bool uneven_ends);
+
 // Divisors in rising order.
 std::vector<std::int64_t> divisors(std::int64_t number);
 

@@ -55,7 +55,7 @@ StepTime step_time(const spec::Job& job) {
   step.parts[Part::pipeline] = sum.pipeline_s;
   step.parts[Part::bubble] = sum.bubble_s;
   step.parts[Part::stragglers] = sum.stragglers_s;
-  step.parts[Part::data] = sum.data_s;
+  step.parts[Part::data] = sum.data_s + sum.tied_s;
   step.parts[Part::optimizer] = sum.optimizer_s;
   step.parts[Part::input] = sum.input_s;
   step.parts[Part::fixed] = job.stack.physics.step_fixed_s;

@@ -8,18 +8,17 @@
 #include "model/activation.hpp"
 #include "plan/layer_kernels.hpp"
 #include "program/volume.hpp"
+#include "program/work.hpp"
 
 namespace twinpod::plan {
 namespace {
 
 using cluster::Verb;
 
-constexpr double kLatentExpansion = 0.4;  // share of latent attention's projections that expand the compressed vectors
-constexpr double kCheapElements = 0.3;    // share of the memory-bound kernels that selective recomputation does again
-constexpr double kCheapLaunches = 0.2;    // the same of launches
-constexpr double kAsyncTensor = 0.8;      // of tensor-parallel time that products cut in pieces leave
-constexpr double kPairOverlap = 0.9;      // of a paired micro-batch's computation that communication can hide behind
-constexpr double kBackwardLaunch = 1.6;   // kernels of a backward pass over those of the forward pass
+constexpr double kCheapLaunches = 0.2;   // the same of launches
+constexpr double kAsyncTensor = 0.8;     // of tensor-parallel time that products cut in pieces leave
+constexpr double kPairOverlap = 0.9;     // of a paired micro-batch's computation that communication can hide behind
+constexpr double kBackwardLaunch = 1.6;  // kernels of a backward pass over those of the forward pass
 
 double collective(const spec::Job& job, Verb verb, double bytes, const cluster::Group& group) {
   return cluster::collective_s(job.cluster, job.stack.physics, verb, bytes, group);
@@ -85,9 +84,9 @@ struct Repeat {
 };
 
 Repeat selective_repeat(const spec::Job& job, const KernelTime& kernels, const PassTime& pass) {
-  const double expanded = job.model.attention.kv_rank > 0 ? kLatentExpansion * kernels.projections.forward : 0;
-  const double cheap =
-      job.stack.fused_attention ? kCheapElements * kernels.elements_forward + expanded : kernels.attention_forward;
+  const double expanded = job.model.attention.kv_rank > 0 ? program::kLatentExpansion * kernels.projections.forward : 0;
+  const double cheap = job.stack.fused_attention ? program::kCheapElements * kernels.elements_forward + expanded
+                                                 : kernels.attention_forward;
   const double share = job.stack.selective_products;
   return {cheap + share * (kernels.products.forward + pass.forward[Part::tensor] / 2), kCheapLaunches + share};
 }

@@ -6,6 +6,7 @@
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
 #include "program/schedule.hpp"
+#include "program/state.hpp"
 #include "program/volume.hpp"
 
 namespace twinpod::plan {
@@ -13,59 +14,7 @@ namespace {
 
 using model::LayerKind;
 
-constexpr double kHalf = 2;          // bytes of a 16-bit element
-constexpr int kTransferBuffers = 4;  // activation and gradient, coming and going
-constexpr int kGatheredLayers = 2;   // ZeRO-3 gathers the next layer while one is computed
-
-// Bytes of one parameter.
-struct ParameterBytes {
-  double parameter = 0;
-  double gradient = 0;
-  double optimizer = 0;
-  double gathered = 0;  // of a parameter that ZeRO-3 has gathered
-};
-
-double moments(spec::Optimizer optimizer) {
-  switch (optimizer) {
-    case spec::Optimizer::adam:
-      return 2;
-    case spec::Optimizer::sgd_momentum:
-      return 1;
-    case spec::Optimizer::sgd:
-      return 0;
-    case spec::Optimizer::adafactor:
-      return 0.01;  // sums of rows and columns
-  }
-  return 2;
-}
-
-// FP8 weights are kept for all micro-batches of a step, on devices before Blackwell with their transpose, because FP8
-// products there take operands in one order only. They replace the 16-bit copy when the optimizer writes them itself.
-double narrow_copies(const spec::Job& job) {
-  const bool any_order = job.cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp4)] > 0;
-  return (any_order ? 1 : 2) + (job.stack.fp8_gather ? 0 : kHalf);
-}
-
-// Mixed precision keeps a 16-bit copy for the products, a gradient, and in fp32 the master copy and Adam's two moments;
-// fp32 training has no second copy.
-ParameterBytes bytes_of_parameter(const spec::Job& job) {
-  const spec::Training& training = job.training;
-  const double states = moments(training.optimizer);
-  if (spec::is_wide(training.precision)) return {4, 4, 4 * states, 4};
-  if (training.pure_low_precision) return {kHalf, kHalf, kHalf * states, kHalf};
-  ParameterBytes bytes;
-  bytes.parameter = kHalf;
-  bytes.gradient = training.gradient_bytes > 0 ? training.gradient_bytes : job.stack.gradient_bytes;
-  bytes.optimizer = 4 + 4 * states;
-  bytes.gathered = spec::is_narrow(training.precision) && job.stack.fp8_gather ? 1 : job.stack.gather_bytes;
-  if (job.layout.zero == 3 && job.stack.memory.fp32_parameters) {
-    bytes.parameter = 4;
-    bytes.optimizer = 4 * states;
-  } else if (job.layout.zero < 3 && spec::is_narrow(training.precision)) {
-    bytes.parameter = narrow_copies(job);
-  }
-  return bytes;
-}
+constexpr int kGatheredLayers = 2;  // ZeRO-3 gathers the next layer while one is computed
 
 double experts_tensor_ranks(const spec::Job& job) { return job.layout.etp > 0 ? job.layout.etp : job.layout.tp; }
 
@@ -75,7 +24,7 @@ struct Scene {
   model::ParameterCount count;
   model::Shard shard;
   model::ActivationRules rules;
-  ParameterBytes bytes;
+  program::ParameterBytes bytes;
   double micro_batches = 1;
   double shards = 1;
   double expert_shards = 1;
@@ -89,7 +38,7 @@ struct Scene {
 
 Scene scene_of(const spec::Job& job) {
   Scene scene{job, model::parameters(job.model), model::shard_of(job), model::activation_rules(job),
-              bytes_of_parameter(job)};
+              program::bytes_of_parameter(job)};
   const spec::Model& model = job.model;
   scene.micro_batches = program::micro_batches(job);
   scene.shards = program::shard_ranks(job);
@@ -197,11 +146,11 @@ double communication_bytes(const Scene& scene, const Stage& stage, const RankPar
   double bytes = 0;
   if (job.layout.zero == 3 && scene.shards > 1 && !keeps_whole_parameters(scene)) {
     // Their gradients stand there in full until they are scattered.
-    bytes += gathered_parameters(scene, stage, rank) * (scene.bytes.gathered + kHalf);
+    bytes += gathered_parameters(scene, stage, rank) * (scene.bytes.gathered + program::kHalfBytes);
   }
   if (spec::data_parallel(job) > 1)
     bytes += std::min(job.stack.memory.bucket_bytes, rank.total() * scene.bytes.gradient);
-  if (job.layout.pp > 1) bytes += kTransferBuffers * ends / split;
+  if (job.layout.pp > 1) bytes += program::kTransferBuffers * ends / split;
   if (split > 1) bytes += ends;  // the gathered input of a product
   return bytes;
 }
@@ -298,7 +247,7 @@ RankParameters mean_rank_parameters(const spec::Job& job) {
 }
 
 double state_bytes_of_parameter(const spec::Job& job) {
-  const ParameterBytes bytes = bytes_of_parameter(job);
+  const program::ParameterBytes bytes = program::bytes_of_parameter(job);
   return bytes.optimizer + bytes.gradient;
 }
 

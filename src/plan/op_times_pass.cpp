@@ -234,27 +234,21 @@ Units units_of(const OpTimer& timer, const Block& block) {
   return units;
 }
 
-// What a stack does not hide of the transfers between stages keeps a stage from its next pass. A pass receives and
-// sends at the same time, so it waits once: at its end for what it sends, which then needs that much less behind it; at
-// its beginning, if it only receives. Returns how long.
+// What a stack does not hide of the transfers between stages keeps a stage from its next pass. It waits at the end of a
+// pass for what that sends; what comes from the same neighbour comes at the same time. Returns how long.
 double block_stage(PassTimer& pass, int half) {
   const std::vector<Op>& ops = pass.block.ops;
-  std::size_t first = ops.size();
   std::size_t last = ops.size();
-  std::size_t transfer = ops.size();
+  std::size_t send = ops.size();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (ops[i].half != half) continue;
-    if (ops[i].lane == Lane::pipe) transfer = i;  // a send is behind a recv
-    if (ops[i].kind != OpKind::compute) continue;
-    first = std::min(first, i);
-    last = i;
+    if (ops[i].lane == Lane::pipe && ops[i].kind == OpKind::send) send = i;
+    if (ops[i].kind == OpKind::compute) last = i;
   }
-  if (transfer == ops.size() || last == ops.size()) return 0;
-  Op send = ops[transfer];
-  send.kind = OpKind::send;
-  const double all = pass.pace * transfer_time(pass.timer, send).seconds();
+  if (send == ops.size() || last == ops.size()) return 0;
+  const double all = pass.pace * transfer_time(pass.timer, ops[send]).seconds();
   const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * all;
-  pass.times[ops[transfer].kind == OpKind::send ? last : first].latency_s += shows;
+  pass.times[last].latency_s += shows;
   return shows;
 }
 

@@ -211,9 +211,9 @@ double transfer_s(const OpTimer& timer) {
 // What the stack's bubble is longer than the schedule's.
 double longer_bubble_s(const OpTimer& timer) {
   const spec::Physics& p = timer.job.stack.physics;
-  const double transfers = p.pace * (timer.job.layout.pp - 1) * 2 * transfer_s(timer);
+  const double hops = p.pace * (timer.job.layout.pp - 1) * p.p2p_hidden * 2 * transfer_s(timer);
   if (p.bubble_factor <= 0) return 0;
-  return (timer.sum.bubble_s - transfers) * (1 - 1 / p.bubble_factor);
+  return (timer.sum.bubble_s - hops) * (1 - 1 / p.bubble_factor);
 }
 
 // Read one step ahead. What takes longer than the step stands at its end (input_s).

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "layout/check.hpp"
 #include "plan/estimate.hpp"
 #include "plan/layer_time.hpp"
 #include "plan/op_times_parts.hpp"
@@ -243,22 +244,6 @@ TEST(OpTimes, InputThatIsSlowerThanTheStepStandsAtItsEnd) {
   EXPECT_LT(std::abs(difference(job)), 1e-3);
 }
 
-// What the closed form says when a pipeline fills and drains through its own stages: all of them once, less the slowest
-// that is counted with the micro-batches. It has the mean of all for each instead.
-double exact_fill_s(const spec::Job& job) {
-  const ShardTimes shard = shard_times(job);
-  const PassTimes pass = pass_times(job, shard);
-  const StageShares stages = stage_shares(job);
-  const StepSum sum = step_sum(job, shard, pass, stages);
-  double all = 0;
-  for (const StageShare& stage : stages) {
-    for (std::size_t k = 0; k < kNumPieces; ++k)
-      all += stage.stages * stage.pieces[k] * (pass.sums[k].forward + pass.sums[k].backward);
-  }
-  const double mean = all / job.layout.pp;
-  return sum.total_s - job.stack.physics.pace * (sum.slowest_s - mean) / job.layout.virtual_stages;
-}
-
 spec::Job pipeline_job(Schedule schedule, int tp, int pp) {
   spec::Job job = gpt_job(64);
   job.layout.tp = tp;
@@ -268,14 +253,34 @@ spec::Job pipeline_job(Schedule schedule, int tp, int pp) {
   return job;
 }
 
-TEST(OpTimes, APipelineComesToTheClosedFormThatFillsThroughItsOwnStages) {
+TEST(OpTimes, APipelineComesToTheClosedForm) {
   for (const int pp : {2, 4, 8}) {
-    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}) {
       const spec::Job job = pipeline_job(schedule, 1, pp);
-      EXPECT_NEAR(reference_s(job) / exact_fill_s(job), 1, 1e-3) << static_cast<int>(schedule) << " pp " << pp;
+      const double near = schedule == Schedule::interleaved ? 5e-3 : 1e-3;
+      EXPECT_LT(std::abs(difference(job)), near) << static_cast<int>(schedule) << " pp " << pp;
     }
-    const spec::Job chunks = pipeline_job(Schedule::interleaved, 1, pp);
-    EXPECT_NEAR(reference_s(chunks) / exact_fill_s(chunks), 1, 5e-3) << pp;
+  }
+}
+
+// Slow stages at the beginning, at the end, and in the middle. Transfers that hide behind a pass of 1F1B still keep a
+// micro-batch on its way for longer, which equally slow neighbours feel and the closed form does not: none hide here.
+TEST(OpTimes, APipelineOfUnequalStagesComesToTheClosedForm) {
+  for (const int pp : {5, 7, 10, 13}) {
+    for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+      for (const bool last : {false, true}) {
+        for (const bool uneven_ends : {false, true}) {
+          spec::Job job = pipeline_job(schedule, 1, pp);
+          job.cluster.devices = 8 * pp;
+          job.layout.remainder_last = last;
+          job.layout.uneven_ends = uneven_ends;
+          job.stack.physics.p2p_hidden = 0;
+          if (!layout::check(job)) continue;
+          EXPECT_LT(std::abs(difference(job)), 1e-3)
+              << static_cast<int>(schedule) << " pp " << pp << ' ' << last << ' ' << uneven_ends;
+        }
+      }
+    }
   }
 }
 
@@ -287,21 +292,19 @@ TEST(OpTimes, APipelineWithTensorParallelismComesNearTheClosedForm) {
       for (const int zero : {0, 1}) {
         spec::Job job = pipeline_job(schedule, 2, pp);
         job.layout.zero = zero;
-        const double ratio = reference_s(job) / exact_fill_s(job);
-        EXPECT_LT(ratio, 1.001) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
-        EXPECT_GT(ratio, 0.97) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        EXPECT_LT(difference(job), 0.001) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
+        EXPECT_GT(difference(job), -0.03) << static_cast<int>(schedule) << " pp " << pp << " zero " << zero;
       }
     }
   }
 }
 
-TEST(OpTimes, AlikeStagesOfAZeroBubbleScheduleComeToTheClosedForm) {
-  for (const int pp : {2, 4, 8}) {
+TEST(OpTimes, AZeroBubbleScheduleComesToTheClosedForm) {
+  for (const int pp : {2, 4, 7, 8}) {
     spec::Job job = gpt_job(64);
+    job.cluster.devices = 8 * pp;
     job.layout.pp = pp;
     job.layout.schedule = Schedule::zb_1p;
-    job.model.vocab = 128;  // embedding and head weigh nothing
-    job.stack.physics.launch_head_s = 0;
     EXPECT_LT(std::abs(difference(job)), 0.02) << pp;
   }
 }
@@ -346,17 +349,15 @@ TEST(OpTimes, APairTakesWhatTheClosedFormHasForBothPasses) {
 }
 
 TEST(OpTimes, AStageWaitsForWhatIsNotHiddenOfATransfer) {
-  spec::Job job = gpt_job(8);
-  job.layout.pp = 4;
-  job.cluster.scale_up_domain = 1;
-  job.cluster.scale_out_bytes_per_s = 2e9;
-  job.stack.physics.p2p_hidden = 0.9;
-  const double hidden = reference_s(job);
-  job.stack.physics.p2p_hidden = 0.1;
-  const double shown = reference_s(job);
-  const double closed = step_time(job).parts[Part::pipeline];
-  EXPECT_GT(closed, 0.05 * step_time(job).total_s);
-  EXPECT_NEAR((shown - hidden) / (closed * 8 / 9), 1, 0.15);
+  for (const double hidden : {0.1, 0.5}) {
+    spec::Job job = gpt_job(8);
+    job.layout.pp = 4;
+    job.cluster.scale_up_domain = 1;
+    job.cluster.scale_out_bytes_per_s = 2e9;
+    job.stack.physics.p2p_hidden = hidden;
+    EXPECT_GT(step_time(job).parts[Part::pipeline], 0.05 * step_time(job).total_s);
+    EXPECT_LT(std::abs(difference(job)), 1e-3) << hidden;
+  }
 }
 
 TEST(OpTimes, OfRandomJobsWithoutAPipelineComeToTheClosedForm) {

@@ -158,11 +158,6 @@ int nodes_of(const Space& space, int devices) {
   return (devices + per_node - 1) / per_node;
 }
 
-bool stages_hold_layers(const spec::Job& job, int pp, bool uneven_ends) {
-  const int ends = uneven_ends && pp > 1 ? 2 : 0;
-  return (job.model.layers + ends) / pp - ends / 2 >= 1;
-}
-
 // Ends that hold a layer less make other stages equal where the layers alone do not divide.
 std::vector<bool> end_choices(const Space& space, int pp) {
   const spec::Job& job = *space.job;
@@ -174,7 +169,7 @@ std::vector<bool> end_choices(const Space& space, int pp) {
   if (divides || space.abilities.uneven_stages || own) choices.push_back(false);
   const bool helps = !divides && (layers + 2) % pp == 0;
   if (helps || job.layout.uneven_ends) choices.push_back(true);
-  std::erase_if(choices, [&](bool uneven) { return !stages_hold_layers(job, pp, uneven); });
+  std::erase_if(choices, [&](bool uneven) { return layout::fewest_layers_of_a_stage(layers, pp, uneven) < 1; });
   return choices;
 }
 

@@ -8,6 +8,7 @@
 #include "model/arithmetic.hpp"
 #include "plan/memory.hpp"
 #include "program/schedule.hpp"
+#include "program/state.hpp"
 #include "program/volume.hpp"
 
 namespace twinpod::plan {
@@ -15,7 +16,6 @@ namespace {
 
 using cluster::Verb;
 
-constexpr double kOverlaps = 0.1;  // a stack that hides more than this of its gradient traffic overlaps it by design
 constexpr double kHostUpdateBytes = 28;  // that an update of one parameter moves in a host's memory
 // What updates on all cores of a host get of its memory: DeepSpeed's CPU Adam takes about 0.3 s for 10^9 parameters.
 constexpr double kHostMemoryBytesPerS = 100e9;
@@ -65,12 +65,26 @@ double exposed_data_s(const spec::Job& job, const RankParameters& rank, double b
   // Overlap needs something to hide behind: the backward pass of the last micro-batch, the forward pass of the first.
   const double window = 0.9 * (time.gather > 0 ? 1.5 : 1.0) * backward_s;
   // Interleaved chunks finish one after another: only the last one's gradients have no backward pass to hide behind.
-  const double hidden = p.dp_hidden > kOverlaps ? 1 - (1 - p.dp_hidden) / job.layout.virtual_stages : p.dp_hidden;
+  const double hidden = program::overlaps_data(job) ? 1 - (1 - p.dp_hidden) / job.layout.virtual_stages : p.dp_hidden;
   double exposed = traffic - std::min(hidden * traffic, window);
   const cluster::Group all = cluster::group_of(job.cluster, program::shard_ranks(job), job.layout.tp);
   if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks)
     exposed += p.broadcast_s * all.ranks;
   return exposed;
+}
+
+// A tied embedding stands on the first and on the last stage, which add up its gradients when all else is reduced.
+// Where one rank holds both stages there is nothing to send.
+double tied_s(const spec::Job& job) {
+  const spec::Layout& layout = job.layout;
+  using enum spec::Schedule;
+  const bool folded = layout.schedule == dualpipe || layout.schedule == dualpipe_v || layout.schedule == zb_v;
+  if (!job.model.tied_embeddings || layout.pp <= 1 || folded) return 0;
+  const double stride = static_cast<double>(job.cluster.devices) / layout.pp * (layout.pp - 1);
+  const double shards = layout.zero == 3 ? program::shard_ranks(job) : 1;
+  const double table = static_cast<double>(job.model.vocab) * job.model.hidden / layout.tp / shards;
+  const cluster::Group ends = cluster::group_of(job.cluster, 2, stride);
+  return cluster::collective_s(job.cluster, job.stack.physics, Verb::all_reduce, table * job.stack.scatter_bytes, ends);
 }
 
 double optimizer_s(const spec::Job& job, const RankParameters& rank) {
@@ -144,6 +158,11 @@ StageShare paired(const StageShare& one, const StageShare& mirrored) {
   return share;
 }
 
+struct PipeWait {
+  double forward = 0;
+  double backward = 0;
+};
+
 PassSum sum_of(const PassTime& pass) {
   return {pass.forward.total(), pass.backward.total(), pass.weight_s, pass.executed_flop};
 }
@@ -161,24 +180,39 @@ PassSum sum_of(const PassTimes& pass, const StageShare& stage) {
   return sum;
 }
 
-// Fills in the slowest stage and gives the mean of all: a pipeline fills and drains through every one of them.
-program::MicroBatchTime mean_stage(const PassTimes& pass, const StageShares& stages, int pp, StepSum& step) {
-  program::MicroBatchTime mean;
+// What a stage waits for the pipe with one micro-batch, forward and backward. It waits for what it sends: what it
+// receives from the same neighbour comes at the same time. The first stage has nowhere to send a gradient, the last one
+// nowhere to send an output; a DualPipe rank at an end is each for half of the micro-batches.
+PipeWait pipe_wait(const spec::Job& job, double transfer, bool first, bool last) {
+  const double one = (1 - job.stack.physics.p2p_hidden) * transfer / 2;
+  const double sends = job.layout.virtual_stages;
+  if (job.layout.schedule == spec::Schedule::dualpipe) {
+    const double both = (sends - (first || last ? 0.5 : 0)) * one;
+    return {both, both};
+  }
+  return {(sends - (last ? 1 : 0)) * one, (sends - (first ? 1 : 0)) * one};
+}
+
+// Fills in the slowest stage, and gives them all, the wait for the pipe included.
+std::vector<program::StageRun> stage_runs(const spec::Job& job, const PassTimes& pass, const StageShares& stages,
+                                          double transfer, StepSum& step) {
+  std::vector<program::StageRun> runs;
+  runs.reserve(stages.size());
+  double slowest = 0;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const PassSum sum = sum_of(pass, stages[i]);
-    const double count = stages[i].stages;
-    mean.forward += count * sum.forward;
-    mean.backward_weight += count * sum.weight;
-    mean.backward_input += count * (sum.backward - sum.weight);
-    step.flop += count * sum.flop;
-    if (sum.forward + sum.backward <= step.slowest_s) continue;
-    step.slowest_s = sum.forward + sum.backward;
+    const PipeWait wait = pipe_wait(job, transfer, i == 0, i + 1 == stages.size());
+    const program::MicroBatchTime time{sum.forward + wait.forward, sum.backward - sum.weight + wait.backward,
+                                       sum.weight};
+    runs.push_back({time, stages[i].stages});
+    step.flop += stages[i].stages * sum.flop;
+    if (time.total() <= slowest) continue;
+    slowest = time.total();
     step.slowest = i;
+    step.slowest_s = sum.forward + sum.backward;
+    step.pipeline_s = wait.forward + wait.backward;
   }
-  mean.forward /= pp;
-  mean.backward_input /= pp;
-  mean.backward_weight /= pp;
-  return mean;
+  return runs;
 }
 
 }  // namespace
@@ -221,12 +255,10 @@ StageShares stage_shares(const spec::Job& job) {
   for (int stage = 0; stage < pp; ++stage) {
     const StageShare own = share_of(job, stage);
     const StageShare share = in_pairs ? paired(own, share_of(job, pp - 1 - stage)) : own;
-    const auto same = std::find_if(shares.begin(), shares.end(),
-                                   [&](const StageShare& other) { return other.pieces == share.pieces; });
-    if (same == shares.end()) {
+    if (shares.empty() || shares.back().pieces != share.pieces) {
       shares.push_back(share);
     } else {
-      ++same->stages;
+      ++shares.back().stages;
     }
   }
   return shares;
@@ -236,11 +268,12 @@ StepSum step_sum(const spec::Job& job, const ShardTimes& shard, const PassTimes&
   const spec::Physics& p = job.stack.physics;
   StepSum step;
   step.micro_batches = program::micro_batches(job);
-  const program::MicroBatchTime mean = mean_stage(pass, stages, job.layout.pp, step);
   const double transfer = transfer_s(job, shard.shard);
-  step.pipeline_s = p.pace * step.micro_batches * job.layout.virtual_stages * transfer * (1 - p.p2p_hidden);
+  const std::vector<program::StageRun> runs = stage_runs(job, pass, stages, transfer, step);
+  step.pipeline_s *= p.pace * step.micro_batches;
   // While the pipeline fills and drains there is nothing to hide a transfer behind.
-  step.bubble_s = p.pace * (p.bubble_factor * program::bubble_s(job.layout, mean) + (job.layout.pp - 1) * transfer);
+  const double hops = (job.layout.pp - 1) * p.p2p_hidden * transfer;
+  step.bubble_s = p.pace * (p.bubble_factor * program::bubble_s(job.layout, step.micro_batches, runs) + hops);
   const double paced = p.pace * step.micro_batches * step.slowest_s + step.pipeline_s + step.bubble_s;
 
   const double nodes = std::max(1.0, static_cast<double>(job.cluster.devices) / job.cluster.devices_per_node);
@@ -248,8 +281,9 @@ StepSum step_sum(const spec::Job& job, const ShardTimes& shard, const PassTimes&
 
   const RankParameters rank = first_rank_parameters(job);
   step.data_s = exposed_data_s(job, rank, sum_of(pass, stages.front()).backward * p.pace);
+  step.tied_s = tied_s(job);
   step.optimizer_s = optimizer_s(job, rank);
-  const double known = paced + step.stragglers_s + step.data_s + step.optimizer_s + p.step_fixed_s;
+  const double known = paced + step.stragglers_s + step.data_s + step.tied_s + step.optimizer_s + p.step_fixed_s;
   step.input_s = input_s(job, known);
   step.total_s = known + step.input_s;
   return step;

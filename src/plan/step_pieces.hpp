@@ -52,14 +52,14 @@ struct PassTimes {
 
 PassTimes pass_times(const spec::Job& job, const ShardTimes& shard);
 
-// How many of each piece the ranks of a stage work on, and how many stages there are of that kind. DualPipe feeds
+// How many of each piece the ranks of a stage work on, and how many neighbouring stages are alike. DualPipe feeds
 // micro-batches from both ends: a rank does half of its own stage's and half of the mirrored stage's work.
 struct StageShare {
   std::array<double, kNumPieces> pieces{};
   int stages = 1;
 };
 
-// The first is the first stage's.
+// In the order of the stages.
 using StageShares = std::vector<StageShare>;
 
 StageShares stage_shares(const spec::Job& job);
@@ -69,11 +69,12 @@ struct StepSum {
   double total_s = 0;
   std::size_t slowest = 0;  // of the shares
   double micro_batches = 0;
-  double slowest_s = 0;  // of one micro-batch, without pipeline transfers
-  double pipeline_s = 0;
+  double slowest_s = 0;   // of one micro-batch, without pipeline transfers
+  double pipeline_s = 0;  // that the slowest stage waits for transfers
   double bubble_s = 0;
   double stragglers_s = 0;
   double data_s = 0;
+  double tied_s = 0;  // gradients of an embedding that two stages hold
   double optimizer_s = 0;
   double input_s = 0;
   double flop = 0;  // of one micro-batch on one rank of each stage together

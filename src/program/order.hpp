@@ -93,6 +93,8 @@ struct Slots {
 
 // Refuses an order that never ends, naming who waits for what.
 Result<Slots> run_slots(const Order& order, const SlotWeights& weights);
+// The same with weights of their own for each stage.
+Result<Slots> run_slots_by_stage(const Order& order, const std::vector<SlotWeights>& of_stages);
 
 // Chunks of micro-batches whose activations a stage holds at its peak: from F to the end of its backward pass.
 int most_in_flight(const Order& order, int stage);

@@ -121,6 +121,10 @@ double Slots::inner_bubble(int stage) const {
 }
 
 Result<Slots> run_slots(const Order& order, const SlotWeights& weights) {
+  return run_slots_by_stage(order, std::vector<SlotWeights>(order.stages.size(), weights));
+}
+
+Result<Slots> run_slots_by_stage(const Order& order, const std::vector<SlotWeights>& of_stages) {
   Slots slots;
   slots.stages.resize(order.stages.size());
   Ends ends(order);
@@ -129,7 +133,7 @@ Result<Slots> run_slots(const Order& order, const SlotWeights& weights) {
     moved = false;
     for (int s = 0; s < order.num_stages(); ++s) {
       const auto at = static_cast<std::size_t>(s);
-      while (advance(order, weights, s, cursors[at], ends, slots.stages[at])) moved = true;
+      while (advance(order, of_stages[at], s, cursors[at], ends, slots.stages[at])) moved = true;
     }
   }
   for (std::size_t s = 0; s < cursors.size(); ++s) {

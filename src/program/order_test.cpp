@@ -59,7 +59,7 @@ TEST(Order, ZbH1LeavesAThirdOfTheBubble) {
       const Result<Slots> slots = run_slots(zb_h1(p, m), w);
       ASSERT_TRUE(slots);
       const double known =
-          bubble_s(layout_of(spec::Schedule::zb_1p, p), {w.forward, w.backward_input, w.backward_weight});
+          bubble_s(layout_of(spec::Schedule::zb_1p, p), m, {{{w.forward, w.backward_input, w.backward_weight}, p}});
       EXPECT_NEAR(slots->bubble(0), known, 1e-9) << p;
     }
     EXPECT_DOUBLE_EQ(run_slots(zb_h1(p, 3 * p), kUnits)->bubble(0) * 3,
@@ -91,7 +91,7 @@ TEST(Order, DualPipeHasTheBubbleOfItsPaper) {
       const double backward = 2;
       EXPECT_DOUBLE_EQ(slots->bubble(s), (p / 2.0 - 1) * (pair + backward - 3 * 1)) << p;
     }
-    EXPECT_DOUBLE_EQ(slots->bubble(0), bubble_s(layout_of(spec::Schedule::dualpipe, p), {1, 1, 1}));
+    EXPECT_DOUBLE_EQ(slots->bubble(0), bubble_s(layout_of(spec::Schedule::dualpipe, p), 2 * p + 4, {{{1, 1, 1}, p}}));
   }
 }
 
@@ -101,7 +101,8 @@ TEST(Order, DualPipeVHasTheBubbleOfTwiceTheStages) {
     const Result<Slots> slots = run_slots(dualpipe_v(p, 2 * p + 3), kUnits);
     ASSERT_TRUE(slots);
     EXPECT_DOUBLE_EQ(slots->bubble(0), (p - 1) * 2.0) << p;
-    EXPECT_DOUBLE_EQ(slots->bubble(0) / 2, bubble_s(layout_of(spec::Schedule::dualpipe_v, p), {1, 1, 1}))
+    EXPECT_DOUBLE_EQ(slots->bubble(0) / 2,
+                     bubble_s(layout_of(spec::Schedule::dualpipe_v, p), 2 * p + 3, {{{1, 1, 1}, p}}))
         << p;  // a chunk is half a stage
   }
 }

@@ -37,11 +37,20 @@ struct MicroBatchTime {
   double total() const { return forward + backward_input + backward_weight; }
 };
 
-// Time that a rank idles in a step with equal stages of the given mean time.
+// Neighbouring stages that take the same time.
+struct StageRun {
+  MicroBatchTime time;
+  int stages = 1;
+};
+
+// What a step takes longer than the m micro-batches of its slowest stage, without transfers. `stages` are all p of
+// them, in their order. With alike stages:
 //   GPipe, 1F1B: (p-1)(F+B+W). Interleaved: that / v (Narayanan 2021). ZB-1p (ZB-H1): (p-1)(F+B-W);
 //   ZB-2p (ZB-H2), ZB-V: (p-1)(F+B-2W) (Qi 2023). DualPipe: (p/2-1)(F+2B-W): DeepSeek-V3's
 //   (p/2-1)(F&B + B' - 3W) with B' = B + W the whole backward pass and a pair F&B that takes F + B'.
 //   DualPipeV: the same of 2 p chunks, each of half the time.
-double bubble_s(const spec::Layout& layout, const MicroBatchTime& time);
+// With others: what the order of GPipe and 1F1B takes, wherever the slow stages stand; of ZB-1p and ZB-2p hardly less,
+// and never more; elsewhere each stage counts by its own time, and the slowest one's W fill what they fill.
+double bubble_s(const spec::Layout& layout, double micro_batches, const std::vector<StageRun>& stages);
 
 }  // namespace twinpod::program

@@ -8,8 +8,7 @@
 namespace twinpod::program {
 namespace {
 
-constexpr int kTransferBuffers = 4;         // activation and gradient, coming and going
-constexpr double kOverlaps = 0.1;           // as in plan/step_pieces.cpp
+constexpr double kOverlaps = 0.1;           // a stack that hides more than this overlaps by design
 constexpr double kBucketParameters = 40e6;  // Megatron-LM: DistributedDataParallelConfig.bucket_size
 constexpr double kBucketParametersOfRank = 1e6;
 
@@ -27,7 +26,8 @@ double moments(spec::Optimizer optimizer) {
   return 2;
 }
 
-// FP8 weights, before Blackwell with their transpose, beside or in the place of the 16-bit copy.
+// FP8 weights are kept for all micro-batches of a step, on devices before Blackwell with their transpose, because FP8
+// products there take operands in one order only. They replace the 16-bit copy when the optimizer writes them itself.
 double narrow_copies(const spec::Job& job) {
   const bool any_order = job.cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp4)] > 0;
   return (any_order ? 1 : 2) + (job.stack.fp8_gather ? 0 : kHalfBytes);

@@ -22,7 +22,11 @@ struct ParameterBytes {
   double optimizer = 0;
   double gathered = 0;  // when ZeRO-3 has gathered it
 };
+// Mixed precision keeps a 16-bit copy for the products, a gradient, and in fp32 the master copy and Adam's two moments;
+// fp32 training has no second copy.
 ParameterBytes bytes_of_parameter(const spec::Job& job);
+
+inline constexpr int kTransferBuffers = 4;  // of a stage: activation and gradient, coming and going
 
 PieceParameters embedding_parameters(const spec::Job& job);
 PieceParameters layer_piece_parameters(const spec::Job& job, const Layer& layer);

@@ -10,10 +10,6 @@ namespace {
 using model::Gemm;
 using model::GemmList;
 
-// As in plan/layer_time.cpp: shares that selective recomputation does again.
-constexpr double kCheapElements = 0.3;
-constexpr double kLatentExpansion = 0.4;
-
 void add(Piece& piece, const GemmList& gemms, bool experts) {
   for (const Gemm& gemm : gemms) piece.products.push_back({gemm, experts, false});
 }

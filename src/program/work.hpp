@@ -16,6 +16,11 @@
 
 namespace twinpod::program {
 
+// What selective recomputation does again where attention is fused: of the memory-bound kernels, and of latent
+// attention's projections those that expand the compressed vectors.
+inline constexpr double kCheapElements = 0.3;
+inline constexpr double kLatentExpansion = 0.4;
+
 // What a segment computes, forward and backward.
 struct Piece {
   std::vector<Product> products;  // of the forward pass

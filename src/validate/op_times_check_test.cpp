@@ -45,6 +45,7 @@ TEST(OpTimesOfRuns, ComeToTheClosedForm) {
   for (const Checked& one : checked_runs()) {
     if (one.pipeline) {
       pipelines.push_back(std::abs(one.difference));
+      // Most with ZB-2p, whose bubble is that of steps which follow each other without a stop.
       EXPECT_LT(std::abs(one.difference), 0.07) << one.id;
     } else {
       EXPECT_LT(std::abs(one.difference), 0.01) << one.id;
@@ -53,10 +54,9 @@ TEST(OpTimesOfRuns, ComeToTheClosedForm) {
   }
   EXPECT_GT(others, 100);
   ASSERT_GT(pipelines.size(), 100U);
-  // Uneven stages: the closed form fills its pipeline through mean stages, not through its own.
   std::sort(pipelines.begin(), pipelines.end());
-  EXPECT_LT(pipelines[pipelines.size() / 2], 0.01);
-  EXPECT_LT(pipelines[pipelines.size() * 9 / 10], 0.03);
+  EXPECT_LT(pipelines[pipelines.size() / 2], 0.002);
+  EXPECT_LT(pipelines[pipelines.size() * 9 / 10], 0.01);
 }
 
 }  // namespace
