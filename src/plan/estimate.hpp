@@ -29,7 +29,7 @@ enum class Part {
   parking,    // activations on their way to and from host memory that computation does not hide
   pipeline,   // transfers between stages that are not hidden
   bubble,     // waiting for other stages, uneven stages included
-  data,       // gradient reduction and parameter gathering of data parallelism that is not hidden
+  data,       // gradient reduction and parameter gathering of data parallelism that is not hidden; of tied embeddings
   optimizer,
   input,       // reading of training data that the step is too short to hide
   stragglers,  // waiting for the slowest of many nodes

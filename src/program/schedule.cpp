@@ -72,21 +72,26 @@ double zero_bubble_s(const Pipeline& pipeline, const Place& place) {
 // The longest over all stages, less the work of the slowest. A stage does `passes` forward passes ahead for each stage
 // behind it. Within a run of alike stages the time bends upwards over k, apart from where there are as many passes
 // ahead as micro-batches: the ends and that stage tell.
-double longest_s(const Pipeline& pipeline, double passes, double (*step_s)(const Pipeline&, const Place&)) {
+template <typename StepS>
+double longest_s(const Pipeline& pipeline, double passes, StepS step_s) {
   double longest = 0;
-  double index = 0;
+  double first = 0;
   MicroBatchTime before;
   const double bend = pipeline.p - std::ceil(pipeline.m / passes);
   for (const StageRun& run : pipeline.stages) {
-    const double last = index + run.stages - 1;
-    for (const double k : {index, last, bend, bend - 1}) {
-      if (k < index || k > last) continue;
-      Place place{passes * (pipeline.p - 1 - k), passes * k, run.time, plus(before, run.time, k - index), {}};
+    const double last = first + run.stages - 1;
+    const auto look_at = [&](double k) {
+      Place place{passes * (pipeline.p - 1 - k), passes * k, run.time, plus(before, run.time, k - first), {}};
       place.after = plus(plus(pipeline.all, place.before, -1), run.time, -1);
       longest = std::max(longest, step_s(pipeline, place));
+    };
+    look_at(first);
+    if (last > first) look_at(last);
+    for (const double k : {bend - 1, bend}) {
+      if (k > first && k < last) look_at(k);
     }
     before = plus(before, run.time, run.stages);
-    index += run.stages;
+    first = last + 1;
   }
   return std::max(0.0, longest - pipeline.m * pipeline.slowest.total());
 }
