@@ -247,7 +247,8 @@ double block_stage(PassTimer& pass, int half) {
   }
   if (send == ops.size() || last == ops.size()) return 0;
   const double all = pass.pace * transfer_time(pass.timer, ops[send]).seconds();
-  const double shows = (1 - pass.timer.job.stack.physics.p2p_hidden) * all;
+  const spec::Job& job = pass.timer.job;
+  const double shows = (1 - job.stack.physics.p2p_hidden) * all + pass.pace * exchange_stop_s(job);
   pass.times[last].latency_s += shows;
   return shows;
 }

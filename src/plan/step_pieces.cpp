@@ -180,11 +180,25 @@ PassSum sum_of(const PassTimes& pass, const StageShare& stage) {
   return sum;
 }
 
+}  // namespace
+
+double exchange_stop_s(const spec::Job& job) {
+  using spec::Schedule;
+  const Schedule schedule = job.layout.schedule;
+  const bool blocks = schedule == Schedule::gpipe || schedule == Schedule::one_f_one_b ||
+                      schedule == Schedule::interleaved || schedule == Schedule::custom;
+  // A send and a receive are posted and waited for, the device is waited for, and a first kernel is launched.
+  constexpr double kHostCalls = 6;
+  return blocks && job.layout.pp > 1 ? kHostCalls * job.stack.physics.launch_s : 0;
+}
+
+namespace {
+
 // What a stage waits for the pipe with one micro-batch, forward and backward. It waits for what it sends: what it
 // receives from the same neighbour comes at the same time. The first stage has nowhere to send a gradient, the last one
 // nowhere to send an output; a DualPipe rank at an end is each for half of the micro-batches.
 PipeWait pipe_wait(const spec::Job& job, double transfer, bool first, bool last) {
-  const double one = (1 - job.stack.physics.p2p_hidden) * transfer / 2;
+  const double one = (1 - job.stack.physics.p2p_hidden) * transfer / 2 + exchange_stop_s(job);
   const double sends = job.layout.virtual_stages;
   if (job.layout.schedule == spec::Schedule::dualpipe) {
     const double both = (sends - (first || last ? 0.5 : 0)) * one;
