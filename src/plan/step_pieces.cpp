@@ -187,9 +187,7 @@ double exchange_stop_s(const spec::Job& job) {
   const Schedule schedule = job.layout.schedule;
   const bool blocks = schedule == Schedule::gpipe || schedule == Schedule::one_f_one_b ||
                       schedule == Schedule::interleaved || schedule == Schedule::custom;
-  // A send and a receive are posted and waited for, the device is waited for, and a first kernel is launched.
-  constexpr double kHostCalls = 6;
-  return blocks && job.layout.pp > 1 ? kHostCalls * job.stack.physics.launch_s : 0;
+  return blocks && job.layout.pp > 1 ? job.stack.physics.p2p_stop_s : 0;
 }
 
 namespace {

@@ -70,6 +70,9 @@ const std::vector<PhysicsField>& physics_fields() {
       {"dp_hidden", &P::dp_hidden, 0.6, 0.005, 0.99, "",
        "share of gradient and parameter traffic hidden behind the backward pass, where that is long enough"},
       {"p2p_hidden", &P::p2p_hidden, 0.3, 0.005, 0.99, "", "share of pipeline transfers hidden behind computation"},
+      // Six calls of the host: a send and a receive are posted and waited for, then the device, then a first kernel.
+      {"p2p_stop_s", &P::p2p_stop_s, 1.7e-4, 1e-6, 1e-3, "s",
+       "a device idles at each exchange between stages that its host waits for, until there is work for it again"},
       {"zero3_overlap", &P::zero3_overlap, 0.25, 0.01, 1.5, "",
        "share of the shorter of computation and parameter gathering that ZeRO-3 does not hide"},
       {"broadcast_s", &P::broadcast_s, 2e-3, 1e-7, 1e-2, "s",

@@ -51,6 +51,7 @@ struct Physics {
   double ep_hidden;
   double dp_hidden;
   double p2p_hidden;
+  double p2p_stop_s;
   double zero3_overlap;
   double broadcast_s;
   // The step as a whole.
