@@ -135,8 +135,7 @@ MessageCosts message_costs(const CollectivePlace& place, const CollectiveSystem&
   const auto simple = static_cast<std::size_t>(cluster::NcclProtocol::simple);
   const cluster::SystemNumbers& numbers = system.numbers;
   return {numbers.latency_simple * system.nccl.base_ring[simple],
-          numbers.latency_simple * system.shared.hop_simple * system.nccl.link_ring[simple],
-          numbers.latency_net * system.nccl.net_ring[simple],
+          system.shared.hop_simple * system.nccl.link_ring[simple], numbers.latency_net * system.nccl.net_ring[simple],
           std::min(1.0, system.family.bus_share * numbers.share_simple), std::min(1.0, numbers.share_simple)};
 }
 
@@ -160,10 +159,12 @@ constexpr double kMostTransfers = 5e7;
 constexpr int kAllPairs = 128;  // ranks of an all-to-all whose pairs are flows of their own
 
 // Rings through several domains are laid in as many ways as a domain has ranks, so that all interfaces are used.
-// Channel c is at the device c places on in its domain; the other algorithms use all interfaces by themselves.
+// Channel c is at the device c places on in its domain; the other algorithms use all devices by themselves. Whatever
+// leaves a domain takes all ways out of its device.
 struct Channels {
   int number = 1;
   int of_domain = 1;
+  int lanes = 1;
   int rank(int channel, int rank, int ranks) const {
     const int first = rank / of_domain * of_domain;
     const int size = std::min(of_domain, ranks - first);
@@ -175,8 +176,9 @@ Channels channels_for(const CollectivePlace& place, const CollectiveRequest& req
   const int of_domain = ranks_of_domain(place, request.groups);
   const bool ring = algorithm == Algorithm::ring || algorithm == Algorithm::bidirectional_ring;
   const bool rooted = request.verb == Verb::broadcast || request.verb == Verb::reduce;
-  if (!ring || rooted || request.schedule != nullptr || of_domain == request.groups.ranks) return {};
-  return {of_domain, of_domain};
+  const int lanes = cluster::lanes_of_device(place.graph);
+  if (!ring || rooted || request.schedule != nullptr || of_domain == request.groups.ranks) return {1, 1, lanes};
+  return {of_domain, of_domain, lanes};
 }
 
 // The phases of one group as flows.
@@ -192,13 +194,18 @@ Program schedule_program(const CollectivePlace& place, const CollectiveGroups& g
       for (int c = 0; c < channels.number; ++c) {
         const int from = groups.device(group, channels.rank(c, transfer.from, groups.ranks));
         const int to = groups.device(group, channels.rank(c, transfer.to, groups.ranks));
-        const auto salt = static_cast<std::uint64_t>(group) * 64 + static_cast<std::uint64_t>(c);
-        Flow flow;
-        cluster::append_route(place.graph, from, to, place.routing, salt, flow.path);
-        flow.bytes = transfer.bytes / channels.number;
         const bool crosses = domain_of(place.graph, from) != domain_of(place.graph, to);
-        flow.delay_s = crosses ? costs.crossing_s : costs.inside_s;
-        flows.flows.push_back(std::move(flow));
+        const int lanes = crosses ? channels.lanes : 1;
+        for (int lane = 0; lane < lanes; ++lane) {
+          const auto salt = (static_cast<std::uint64_t>(group) * 64 + static_cast<std::uint64_t>(c)) *
+                                static_cast<std::uint64_t>(channels.lanes) +
+                            static_cast<std::uint64_t>(lane);
+          Flow flow;
+          cluster::append_route(place.graph, from, to, place.routing, salt, flow.path);
+          flow.bytes = transfer.bytes / channels.number / lanes;
+          flow.delay_s = crosses ? costs.crossing_s : costs.inside_s;
+          flows.flows.push_back(std::move(flow));
+        }
       }
     });
     program.phases.push_back(std::move(flows));

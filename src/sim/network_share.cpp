@@ -45,21 +45,36 @@ DomainRanks ranks_by_domain(const Graph& graph, const CollectiveGroups& groups, 
   return domains;
 }
 
-// Channels beyond this use the same links again.
-constexpr int kMaxChannels = 64;
+// More of them would use the same links again.
+constexpr int kMaxPlaces = 64;
 
-std::uint64_t salt_of(int group, int channel) {
-  return static_cast<std::uint64_t>(group) * kMaxChannels + static_cast<std::uint64_t>(channel);
+// Channels of a group: one for each way out of each device of a domain. The fullest domain has `places` of them.
+struct Channels {
+  int places = 1;
+  int lanes = 1;
+  int count() const { return places * lanes; }
+  int place(int channel) const { return channel / lanes; }
+};
+
+Channels channels_of(const Graph& graph, const DomainRanks& domains) {
+  if (domains.count() == 1) return {};
+  return {std::min(domains.most, kMaxPlaces), cluster::lanes_of_device(graph)};
 }
 
-// Rings of a group on all its channels. Channel c enters each domain at device c of it, goes through all devices and
-// leaves from the one before c. So channels differ in where they cross, and have nearly all their ways inside in
-// common. Flows are drawn when they are needed: first those inside a domain, one from each device, then its crossings.
+std::uint64_t salt_of(int group, int channel) {
+  constexpr std::uint64_t kGroupSalts = 4096;
+  return static_cast<std::uint64_t>(group) * kGroupSalts + static_cast<std::uint64_t>(channel);
+}
+
+// Rings of a group on all its channels. A channel of place p enters each domain at device p of it, goes through all
+// devices and leaves from the one before p. So channels differ in where they cross, and have nearly all their ways
+// inside in common. Flows are drawn when they are needed: first those inside a domain, one from each device, then its
+// crossings.
 struct RingFlows {
   const CollectivePlace& place;
   int group = 0;
   DomainRanks domains;
-  int channels = 1;
+  Channels channels;
   double bytes = 0;
   std::vector<std::size_t> first_flow;  // of each domain, and the end
 
@@ -68,21 +83,23 @@ struct RingFlows {
     const bool mesh = place.graph.scale_up.kind == spec::ScaleUpKind::mesh;
     return mesh || domains.size(domain) == 1 ? 0 : domains.size(domain);
   }
-  int crossings() const { return domains.count() > 1 ? channels : 0; }
+  int crossings() const { return domains.count() > 1 ? channels.count() : 0; }
 
   void route(int from, int to, int channel, std::vector<int>& path) const {
     cluster::append_route(place.graph, from, to, place.routing, salt_of(group, channel), path);
   }
   void crossing(int domain, int channel, std::vector<int>& path) const {
     const int next = domain + 1 == domains.count() ? 0 : domain + 1;
-    route(domains.device(domain, channel + domains.size(domain) - 1), domains.device(next, channel), channel, path);
+    const int at = channels.place(channel);
+    route(domains.device(domain, at + domains.size(domain) - 1), domains.device(next, at), channel, path);
   }
   // Channels that take the way from this device to the next one of the domain; the others leave the domain here.
   int passing(int domain, int from) const {
     const int size = domains.size(domain);
-    if (crossings() == 0) return channels;
-    const int first = (from + 1) % size;  // channel that leaves here, and each `size` further
-    return first >= channels ? channels : channels - (channels - 1 - first) / size - 1;
+    const int places = channels.places;
+    if (crossings() == 0) return channels.count();
+    const int first = (from + 1) % size;  // the place that leaves here, and each `size` further
+    return channels.lanes * (first >= places ? places : places - (places - 1 - first) / size - 1);
   }
 
   void draw(std::size_t index, Flow& flow) const {
@@ -102,9 +119,9 @@ struct RingFlows {
 
 std::shared_ptr<const RingFlows> ring_flows(const CollectivePlace& place, const CollectiveGroups& groups, int group) {
   auto ring =
-      std::make_shared<RingFlows>(RingFlows{place, group, ranks_by_domain(place.graph, groups, group), 1, 0, {}});
-  if (ring->domains.count() > 1) ring->channels = std::min(ring->domains.most, kMaxChannels);
-  ring->bytes = 1.0 / groups.ranks / ring->channels;
+      std::make_shared<RingFlows>(RingFlows{place, group, ranks_by_domain(place.graph, groups, group), {}, 0, {}});
+  ring->channels = channels_of(place.graph, ring->domains);
+  ring->bytes = 1.0 / groups.ranks / ring->channels.count();
   ring->first_flow.push_back(0);
   for (int d = 0; d < ring->domains.count(); ++d) {
     ring->first_flow.push_back(ring->first_flow.back() + static_cast<std::size_t>(ring->inside(d) + ring->crossings()));
@@ -145,15 +162,17 @@ Result<void> add_tree_loads(const CollectivePlace& place, const DomainRanks& dom
   const auto phases =
       collective::phases(collective::Verb::all_reduce, collective::Algorithm::double_tree, domains.count(), 1, {});
   if (!phases) return tl::unexpected(phases.error());
-  const int channels = std::min(domains.most, kMaxChannels);
+  const Channels channels = channels_of(place.graph, domains);
   std::vector<int> path;
   for (const collective::Phase& phase : *phases) {
     collective::for_each_transfer(phase, [&](const collective::Transfer& transfer) {
-      for (int channel = 0; channel < channels; ++channel) {
+      const double bytes = transfer.bytes * phase.repeats / channels.count();
+      for (int channel = 0; channel < channels.count(); ++channel) {
+        const int at = channels.place(channel);
         path.clear();
-        cluster::append_route(place.graph, domains.device(transfer.from, channel), domains.device(transfer.to, channel),
+        cluster::append_route(place.graph, domains.device(transfer.from, at), domains.device(transfer.to, at),
                               place.routing, salt_of(group, channel), path);
-        for (const int link : path) loads[static_cast<std::size_t>(link)] += transfer.bytes * phase.repeats / channels;
+        for (const int link : path) loads[static_cast<std::size_t>(link)] += bytes;
       }
     });
   }

@@ -59,8 +59,8 @@ Result<Sharing> network_share(const CollectivePlace& place, const CollectiveGrou
                               const std::optional<cluster::NcclAlgorithm>& only = std::nullopt);
 
 // Seconds that the busiest link needs when every rank sends one byte to each other rank of its group, all at once; and
-// which link that is. Exact for up to 2,048 ranks in all and for whole tori; beyond, flows to one device from behind
-// one switch share their way.
+// which link that is. Exact for up to 2,048 ranks in all, for whole tori and for fixed routes; beyond, equal links of a
+// fabric carry the same, as with adaptive routing.
 struct PairLoad {
   double seconds = 0;
   int link = -1;
@@ -72,6 +72,8 @@ Result<PairLoad> pair_load(const cluster::Graph& graph, const CollectiveGroups& 
 // Whether the group is a whole torus with all its wraps and nothing cut or slowed, which looks the same from every
 // device.
 bool is_uniform_torus(const cluster::Graph& graph, const CollectiveGroups& groups);
+// Whether every scale-up domain is such a torus.
+bool has_uniform_tori(const cluster::Graph& graph);
 
 // Of each link of a torus twice the number of its axis, plus one backwards; -1: no link of the torus.
 std::vector<int> torus_link_kinds(const cluster::Graph& graph);

@@ -94,6 +94,23 @@ TEST(NetworkShare, APartOfANodeHasFewerInterfaces) {
   EXPECT_NEAR(ring_share(pod, graph, {9, 1, 1}), 1.0 / 8, 1e-9);
 }
 
+// Devices with four NICs, with three, and with two ports on one: rings, trees and pairs spread over all of them.
+TEST(NetworkShare, AllWaysOutOfADeviceAreUsed) {
+  for (const char* name : {"p5-ultracluster", "gaudi3-1024", "b300-superpod-spectrum-x", "alibaba-hpn-7"}) {
+    spec::Cluster cluster = entry(name);
+    ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
+    const Graph graph = cluster::build_graph(cluster).value();
+    EXPECT_GT(cluster::lanes_of_device(graph), 1) << name;
+    const CollectivePlace place{graph, graph, cluster, cluster::usual_routing(graph)};
+    for (const CollectiveGroups groups : {CollectiveGroups{64, 1, 1}, CollectiveGroups{8, 8, 8}}) {
+      const Sharing sharing = network_share(place, groups, CollectiveVerb::all_reduce).value();
+      EXPECT_NEAR(sharing.share.ring, 1, 1e-9) << name << " " << groups.ranks;
+      EXPECT_NEAR(sharing.share.tree, 1, 1e-9) << name << " " << groups.ranks;
+      EXPECT_NEAR(network_share(place, groups, CollectiveVerb::all_to_all)->share.pairs, 1, 1e-9) << name;
+    }
+  }
+}
+
 TEST(NetworkShare, CrossingsTakeTheLatencyOfTheirWay) {
   const spec::Cluster pod = entry("dgx-superpod-a100-140");
   const Graph graph = cluster::build_graph(pod).value();
@@ -113,7 +130,8 @@ TEST(NetworkShare, RefusesMoreDevicesThanThereAre) {
 }
 
 TEST(PairLoad, BundlesCarryWhatEveryPairDoes) {
-  for (const char* name : {"dgx-superpod-a100-20", "h100-superpod-31", "gb200-superpod-8", "alibaba-hpn-7"}) {
+  for (const char* name : {"dgx-superpod-a100-20", "h100-superpod-31", "gb200-superpod-8", "alibaba-hpn-7",
+                           "p5-ultracluster", "b300-superpod-spectrum-x"}) {
     spec::Cluster cluster = entry(name);
     if (cluster.devices > 256) {
       ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());

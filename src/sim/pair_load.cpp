@@ -2,7 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
 
+#include "cluster/fabric_load.hpp"
 #include "sim/network_share.hpp"
 
 namespace twinpod::sim {
@@ -18,140 +22,369 @@ struct Loads {
   std::vector<int> path;      // scratch
 };
 
-void add_route(const Graph& graph, int from, int to, Routing routing, Loads& loads) {
-  loads.path.clear();
-  cluster::append_route(graph, from, to, routing, 0, loads.path);
-  for (const int link : loads.path) loads.bytes[static_cast<std::size_t>(link)] += 1;
+void add_route(const Graph& graph, int from, int to, Routing routing, Loads& loads, int lanes = 1) {
+  for (int lane = 0; lane < lanes; ++lane) {
+    loads.path.clear();
+    cluster::append_route(graph, from, to, routing, static_cast<std::uint64_t>(lane), loads.path);
+    for (const int link : loads.path) loads.bytes[static_cast<std::size_t>(link)] += 1.0 / lanes;
+  }
 }
 
+// A pair takes all ways out of its devices. Where pairs are many, each takes one of them, in turn.
 void add_every_pair(const Graph& graph, const CollectiveGroups& groups, Routing routing, Loads& loads) {
+  constexpr double kManyPairs = 1e6;
+  const double pairs = double(groups.groups) * groups.ranks * groups.ranks;
+  const int lanes = pairs < kManyPairs ? cluster::lanes_of_device(graph) : 1;
   for (int g = 0; g < groups.groups; ++g) {
     for (int i = 0; i < groups.ranks; ++i) {
       for (int j = 0; j < groups.ranks; ++j) {
-        if (i != j) add_route(graph, groups.device(g, i), groups.device(g, j), routing, loads);
+        const int from = groups.device(g, i);
+        const int to = groups.device(g, j);
+        if (i != j)
+          add_route(graph, from, to, routing, loads, domain_of(graph, from) == domain_of(graph, to) ? 1 : lanes);
       }
     }
   }
 }
 
-// The links of an axis in one direction carry what all routes of the first device take of them together.
-void add_whole_torus(const Graph& graph, const CollectiveGroups& groups, Loads& loads) {
-  const std::vector<int> kind = torus_link_kinds(graph);
-  std::vector<double> of_kind(2 * graph.scale_up.shape.size());
-  for (int rank = 1; rank < groups.ranks; ++rank) {
-    loads.path.clear();
-    cluster::append_route(graph, 0, rank, Routing::dimension_order, 0, loads.path);
-    for (const int link : loads.path) of_kind[static_cast<std::size_t>(kind[static_cast<std::size_t>(link)])] += 1;
+// A torus that looks the same from every device: the links of an axis in one direction carry what all routes of the
+// first device take of them together, whatever the order of the axes.
+void add_torus_domain(const Graph& graph, int first, Routing routing, const std::vector<int>& kinds, Loads& loads) {
+  const cluster::ScaleUpRoutes& torus = graph.scale_up;
+  const std::size_t axes = torus.shape.size();
+  // Equally near ways through a twisted torus differ in their axes: flows take all of them.
+  const int salts = torus.twisted ? 8 : 1;
+  std::vector<double> of_kind(2 * axes);
+  for (int other = 1; other < torus.domain; ++other) {
+    for (int salt = 0; salt < salts; ++salt) {
+      loads.path.clear();
+      const Routing order = torus.twisted ? Routing::ecmp : routing;
+      cluster::append_route(graph, first, first + other, order, static_cast<std::uint64_t>(salt), loads.path);
+      for (const int link : loads.path) {
+        of_kind[static_cast<std::size_t>(kinds[static_cast<std::size_t>(link)])] += 1.0 / salts;
+      }
+    }
   }
   // Half round a ring is as far one way as the other; devices take turns, so that both directions carry the same.
   for (std::size_t k = 0; k < of_kind.size(); k += 2) of_kind[k] = of_kind[k + 1] = (of_kind[k] + of_kind[k + 1]) / 2;
-  for (std::size_t l = 0; l < kind.size(); ++l) {
-    if (kind[l] >= 0) loads.bytes[l] += of_kind[static_cast<std::size_t>(kind[l])];
+  const std::size_t begin = static_cast<std::size_t>(first) * axes;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(torus.domain) * axes; ++i) {
+    const auto link = static_cast<std::size_t>(torus.plus[begin + i]);
+    loads.bytes[link] += of_kind[static_cast<std::size_t>(kinds[link])];
+    loads.bytes[link ^ 1] += of_kind[static_cast<std::size_t>(kinds[link ^ 1])];
   }
 }
 
-// Sources whose routes enter the fabric at the same switch share the way from there to a device. So a route is needed
-// from one source of each switch to each device, and for the part before the switch from each source to each place,
-// because the way into the fabric depends on nothing else of the receiver.
-struct Entrance {
-  struct OfDomain {
-    int domain = 0;
-    int sources = 0;
-    int device = 0;  // one of them
+// Devices in whose node, or scale-up domain, something is cut: their routes are looked at one by one.
+std::vector<char> near_cuts(const Graph& graph) {
+  std::vector<char> near(graph.devices.size());
+  if (graph.num_cut == 0) return near;
+  const int per_node = graph.host.devices_per_node;
+  const int block = std::max({1, per_node, graph.scale_up.domain});
+  const auto mark = [&](int device) {
+    const int first = device / block * block;
+    const int last = std::min(first + block, graph.num_devices());
+    std::fill(near.begin() + first, near.begin() + last, char{1});
   };
-  int vertex = -1;  // the switch
-  double sources = 0;
-  std::vector<OfDomain> domains;
-};
-
-struct Bundles {
-  int domain = 1;
-  int period = 1;  // devices this far apart are at the same place
-  int first_switch = 0;
-  std::vector<std::vector<Entrance>> of_place;
-};
-
-Bundles bundles_of(const Graph& graph) {
-  const cluster::HostRoutes& host = graph.host;
-  const int nics = std::max(1, host.nics_per_node / host.devices_per_node);
-  const int ports = std::max(1, static_cast<int>(host.ports.size() / std::max<std::size_t>(1, host.nic_link.size())));
-  Bundles bundles;
-  bundles.domain = std::max(1, graph.scale_up.domain);
-  bundles.period = std::max(bundles.domain, host.devices_per_node) * ports * nics;
-  bundles.first_switch = std::max(graph.tree.first_vertex, graph.dragonfly.first_vertex);
-  bundles.of_place.resize(static_cast<std::size_t>(bundles.period));
-  return bundles;
-}
-
-std::size_t fabric_begin(const Graph& graph, const Bundles& bundles, const std::vector<int>& path) {
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    if (graph.links[static_cast<std::size_t>(path[i])].to >= bundles.first_switch) return i + 1;
-  }
-  return path.size();
-}
-
-// The way of one source into the fabric, for all receivers at a place, of which `to` is one.
-void add_entrance(const Graph& graph, Bundles& bundles, int from, int to, double receivers, Loads& loads) {
-  loads.path.clear();
-  cluster::append_route(graph, from, to, Routing::rail, 0, loads.path);
-  const std::size_t begin = fabric_begin(graph, bundles, loads.path);
-  for (std::size_t i = 0; i < begin; ++i) loads.bytes[static_cast<std::size_t>(loads.path[i])] += receivers;
-  if (begin == loads.path.size()) return;
-  const int vertex = graph.links[static_cast<std::size_t>(loads.path[begin])].from;
-  std::vector<Entrance>& entrances = bundles.of_place[static_cast<std::size_t>(to % bundles.period)];
-  auto found = std::find_if(entrances.begin(), entrances.end(), [&](const auto& e) { return e.vertex == vertex; });
-  if (found == entrances.end()) found = entrances.insert(entrances.end(), Entrance{vertex, 0, {}});
-  const int domain = from / bundles.domain;
-  if (found->domains.empty() || found->domains.back().domain != domain) found->domains.push_back({domain, 0, from});
-  found->sources += 1;
-  found->domains.back().sources += 1;
-}
-
-// From each switch to one device; sources of its own domain reach it inside.
-void add_ways_to(const Graph& graph, const Bundles& bundles, int to, Loads& loads) {
-  const int domain = to / bundles.domain;
-  for (const Entrance& entrance : bundles.of_place[static_cast<std::size_t>(to % bundles.period)]) {
-    double sources = entrance.sources;
-    int from = -1;
-    for (const Entrance::OfDomain& of : entrance.domains) {
-      if (of.domain == domain) sources -= of.sources;
-      if (of.domain != domain && from < 0) from = of.device;
-    }
-    if (from < 0) continue;
-    loads.path.clear();
-    cluster::append_route(graph, from, to, Routing::rail, 0, loads.path);
-    for (std::size_t i = fabric_begin(graph, bundles, loads.path); i < loads.path.size(); ++i) {
-      loads.bytes[static_cast<std::size_t>(loads.path[i])] += sources;
-    }
-  }
-}
-
-void add_bundles(const Graph& graph, const CollectiveGroups& groups, int group, Loads& loads) {
-  Bundles bundles = bundles_of(graph);
-  std::vector<std::vector<int>> at_place(static_cast<std::size_t>(bundles.period));
-  for (int rank = 0; rank < groups.ranks; ++rank) {
-    const int device = groups.device(group, rank);
-    at_place[static_cast<std::size_t>(device % bundles.period)].push_back(device);
-  }
-  for (int rank = 0; rank < groups.ranks; ++rank) {
-    const int from = groups.device(group, rank);
-    const int domain = from / bundles.domain;
-    for (const std::vector<int>& devices : at_place) {
-      if (devices.empty()) continue;
-      // Devices are in order, so those of the domain are neighbours.
-      const auto first = std::lower_bound(devices.begin(), devices.end(), domain * bundles.domain);
-      const auto last = std::lower_bound(first, devices.end(), (domain + 1) * bundles.domain);
-      const auto inside = last - first;
-      for (auto own = first; own != last; ++own) {
-        if (*own != from) add_route(graph, from, *own, Routing::rail, loads);
+  for (const cluster::GraphLink& link : graph.links) {
+    if (link.bytes_per_s > 0) continue;
+    for (const int end : {link.from, link.to}) {
+      const cluster::Vertex& vertex = graph.vertices[static_cast<std::size_t>(end)];
+      if (end < graph.num_devices()) {
+        mark(end);
+      } else if (vertex.node >= 0) {
+        mark(vertex.node * per_node);
       }
-      if (static_cast<std::size_t>(inside) == devices.size()) continue;
-      const int to = first == devices.begin() ? *last : devices.front();
-      add_entrance(graph, bundles, from, to, static_cast<double>(devices.size()) - static_cast<double>(inside), loads);
     }
   }
-  for (int rank = 0; rank < groups.ranks; ++rank) add_ways_to(graph, bundles, groups.device(group, rank), loads);
+  return near;
 }
+
+// An all-to-all of many ranks through a fabric. The way of a source into the fabric depends on nothing of the receiver
+// but its place in its node, and from there on all that enters at one switch goes together (cluster/fabric_load.hpp).
+class Bundles {
+ public:
+  Bundles(const Graph& graph, const CollectiveGroups& groups, Routing routing, Loads& loads)
+      : graph_(graph), groups_(groups), routing_(routing), loads_(loads), fabric_(graph), near_(near_cuts(graph)) {
+    domain_ = std::max(1, graph.scale_up.domain);
+    lanes_ = cluster::lanes_of_device(graph);
+    period_ = std::max(1, graph.host.devices_per_node) * lanes_;
+    first_switch_ = std::max(graph.tree.first_vertex, graph.dragonfly.first_vertex);
+    fixed_ = (routing == Routing::rail || routing == Routing::dimension_order) && graph.dragonfly.groups == 0;
+  }
+
+  // Routes that are looked at one by one because of cuts.
+  double routes_near_cuts() const {
+    double near = 0;
+    for (int g = 0; g < groups_.groups; ++g) {
+      for (int rank = 0; rank < groups_.ranks; ++rank) near += is_near(groups_.device(g, rank)) ? 1 : 0;
+    }
+    return 2 * near * groups_.ranks;
+  }
+
+  void add() {
+    uniform_ = has_uniform_tori(graph_);
+    if (uniform_) kinds_ = torus_link_kinds(graph_);
+    for (int g = 0; g < groups_.groups; ++g) add_group(g);
+    for (std::size_t l = 0; l < loads_.bytes.size(); ++l) loads_.bytes[l] += fabric_.bytes[l];
+  }
+
+ private:
+  // Sources whose flows to receivers at one place arrive on one lane.
+  struct Senders {
+    struct OfDomain {
+      int domain = 0;
+      cluster::FabricSource source;
+      int device = 0;  // one of them
+    };
+    std::vector<cluster::FabricSource> all;
+    std::unordered_map<int, std::size_t> of_leaf;  // index into all
+    std::vector<OfDomain> domains;                 // in their order
+    struct Lifted {
+      std::vector<cluster::FabricLoads::Arrived> arrived;
+      double destinations = 0;
+    };
+    std::map<int, Lifted> lifted;  // by the slot of receivers: see FabricLoads::lift
+  };
+
+  bool is_near(int device) const { return near_[static_cast<std::size_t>(device)] != 0; }
+  Senders& senders(int device, int lane) {
+    return senders_[static_cast<std::size_t>(device % period_) * static_cast<std::size_t>(lanes_) +
+                    static_cast<std::size_t>(lane)];
+  }
+
+  void add_group(int group) {
+    senders_.assign(static_cast<std::size_t>(period_) * static_cast<std::size_t>(lanes_), {});
+    std::vector<std::vector<int>> at_place(static_cast<std::size_t>(period_));
+    std::vector<int> devices;
+    for (int rank = 0; rank < groups_.ranks; ++rank) {
+      const int device = groups_.device(group, rank);
+      if (is_near(device)) continue;
+      devices.push_back(device);
+      at_place[static_cast<std::size_t>(device % period_)].push_back(device);
+    }
+    add_near_cuts(group);
+    add_inside(devices);
+    for (const int from : devices) {
+      for (const std::vector<int>& there : at_place) add_entrance(from, there);
+    }
+    for (const int to : devices) add_ways_to(to);
+    add_first_steps();
+    if (!fixed_) add_evenly();
+  }
+
+  void add_near_cuts(int group) {
+    for (int i = 0; i < groups_.ranks; ++i) {
+      const int a = groups_.device(group, i);
+      if (!is_near(a)) continue;
+      for (int j = 0; j < groups_.ranks; ++j) {
+        const int b = groups_.device(group, j);
+        if (a != b) add_route(graph_, a, b, routing_, loads_);
+        if (a != b && !is_near(b)) add_route(graph_, b, a, routing_, loads_);
+      }
+    }
+  }
+
+  void add_inside(const std::vector<int>& devices) {
+    for (std::size_t first = 0; first < devices.size();) {
+      std::size_t last = first;
+      while (last < devices.size() && devices[last] / domain_ == devices[first] / domain_) ++last;
+      if (uniform_ && last - first == static_cast<std::size_t>(domain_)) {
+        add_torus_domain(graph_, devices[first], routing_, kinds_, loads_);
+      } else {
+        for (std::size_t i = first; i < last; ++i) {
+          for (std::size_t j = first; j < last; ++j) {
+            if (i != j) add_route(graph_, devices[i], devices[j], routing_, loads_);
+          }
+        }
+      }
+      first = last;
+    }
+  }
+
+  // The way of one source into the fabric, for all receivers at a place.
+  void add_entrance(int from, const std::vector<int>& there) {
+    const int domain = from / domain_;
+    // Devices are in order, so those of the domain are neighbours.
+    const auto first = std::lower_bound(there.begin(), there.end(), domain * domain_);
+    const auto last = std::lower_bound(first, there.end(), (domain + 1) * domain_);
+    const auto receivers = static_cast<double>(there.size()) - static_cast<double>(last - first);
+    if (receivers <= 0) return;
+    const int to = first == there.begin() ? *last : there.front();
+    loads_.path.clear();
+    cluster::append_route(graph_, from, to, routing_, 0, loads_.path);
+    int leaf = -1;
+    for (std::size_t i = 0; i < loads_.path.size() && leaf < 0; ++i) {
+      const auto link = static_cast<std::size_t>(loads_.path[i]);
+      loads_.bytes[link] += receivers;
+      leaf = graph_.links[link].to >= first_switch_ ? graph_.links[link].to - first_switch_ : -1;
+    }
+    note_sender(senders(to, cluster::lane_of(graph_, from, to, 0)), from, leaf);
+  }
+
+  void note_sender(Senders& senders, int from, int leaf) const {
+    const auto [found, is_new] = senders.of_leaf.try_emplace(leaf, senders.all.size());
+    if (is_new) senders.all.push_back({leaf, 0});
+    senders.all[found->second].bytes += 1;
+    const int domain = from / domain_;
+    const bool same = !senders.domains.empty() && senders.domains.back().domain == domain &&
+                      senders.domains.back().source.leaf == leaf;
+    if (!same) senders.domains.push_back({domain, {leaf, 0}, from});
+    senders.domains.back().source.bytes -= 1;  // what to take away again
+  }
+
+  // From each switch to one device; sources of its own domain reach it inside.
+  void add_ways_to(int to) {
+    for (int lane = 0; lane < lanes_; ++lane) {
+      Senders& from = senders(to, lane);
+      if (from.all.empty()) continue;
+      own_.clear();
+      const auto before = [](const Senders::OfDomain& of, int domain) { return of.domain < domain; };
+      auto of = std::lower_bound(from.domains.begin(), from.domains.end(), to / domain_, before);
+      for (; of != from.domains.end() && of->domain == to / domain_; ++of) own_.push_back(of->source);
+      double arriving = 0;
+      for (const cluster::FabricSource& source : from.all) arriving += source.bytes;
+      for (const cluster::FabricSource& source : own_) arriving += source.bytes;
+      if (arriving <= 0) continue;
+      loads_.path.clear();
+      cluster::append_arrival(graph_, to, lane, loads_.path);
+      for (const int link : loads_.path) loads_.bytes[static_cast<std::size_t>(link)] += arriving;
+      const cluster::NicPort& port = cluster::port_of(graph_, to, lane);
+      if (fixed_) {
+        add_fixed(from, port, to);
+      } else {
+        note_evenly(port, from, to);
+      }
+    }
+  }
+
+  void add_fixed(Senders& from, const cluster::NicPort& port, int to) {
+    if (!fabric_.can_lift()) {
+      add_stuck(fabric_.spread(from.all, port, true), from, to);
+      add_stuck(fabric_.spread(own_, port, true), from, to);
+      return;
+    }
+    std::erase_if(own_, [&](const cluster::FabricSource& source) { return source.leaf == port.leaf; });
+    take_away_leaf(from, port.leaf);
+    Senders::Lifted& lifted = from.lifted[port.slot];
+    if (lifted.destinations == 0) lifted.arrived = fabric_.lift(from.all, port.slot, true, 1);
+    lifted.destinations += 1;
+    fabric_.spread_lifted(lifted.arrived, own_, port, true);
+  }
+
+  // What is at the receiver's own leaf already does not climb.
+  void take_away_leaf(const Senders& from, int leaf) {
+    const auto here = from.of_leaf.find(leaf);
+    if (here != from.of_leaf.end()) own_.push_back({leaf, -from.all[here->second].bytes});
+  }
+
+  // What has no way up and down again takes any way that is left.
+  void add_stuck(const std::vector<cluster::FabricSource>& stuck, const Senders& senders, int to) {
+    for (const cluster::FabricSource& source : stuck) {
+      const auto of = std::find_if(senders.domains.begin(), senders.domains.end(), [&](const auto& one) {
+        return one.source.leaf == source.leaf && one.domain != to / domain_;
+      });
+      if (of == senders.domains.end()) continue;
+      loads_.path.clear();
+      cluster::append_route(graph_, of->device, to, routing_, 0, loads_.path);
+      for (const int link : loads_.path) loads_.bytes[static_cast<std::size_t>(link)] += source.bytes;
+    }
+  }
+
+  // The first step has been made once for all receivers with a slot; here is what the others put on its links.
+  void add_first_steps() {
+    for (Senders& from : senders_) {
+      for (const auto& [slot, lifted] : from.lifted) {
+        if (lifted.destinations > 1) fabric_.lift(from.all, slot, fixed_, lifted.destinations - 1);
+      }
+    }
+  }
+
+  // Where equal links carry the same, receivers behind a switch are one.
+  struct Receivers {
+    cluster::NicPort port;
+    int device = 0;  // one of them
+    const Senders* senders = nullptr;
+    std::map<Senders*, double> from;  // and how often
+    std::vector<double> besides;      // of each leaf: what is not so
+  };
+  void note_evenly(const cluster::NicPort& port, Senders& from, int to) {
+    Receivers& receivers = evenly_[port.leaf];
+    receivers.port = port;
+    receivers.device = to;
+    receivers.senders = &from;
+    receivers.from[&from] += 1;
+    if (fabric_.can_lift()) {
+      Senders::Lifted& lifted = from.lifted[0];
+      if (lifted.destinations == 0) lifted.arrived = fabric_.lift(from.all, 0, false, 1);
+      lifted.destinations += 1;
+      std::erase_if(own_, [&](const cluster::FabricSource& source) { return source.leaf == port.leaf; });
+      take_away_leaf(from, port.leaf);
+    }
+    for (const cluster::FabricSource& source : own_) add_at(receivers.besides, source.leaf, source.bytes);
+  }
+  static void add_at(std::vector<double>& amounts, int place, double amount) {
+    const auto at = static_cast<std::size_t>(place);
+    if (at >= amounts.size()) amounts.resize(at + 1);
+    amounts[at] += amount;
+  }
+  static std::vector<cluster::FabricSource> sources_of(const std::vector<double>& amounts) {
+    std::vector<cluster::FabricSource> sources;
+    for (std::size_t l = 0; l < amounts.size(); ++l) {
+      if (amounts[l] != 0) sources.push_back({static_cast<int>(l), amounts[l]});
+    }
+    return sources;
+  }
+  void add_evenly() {
+    for (auto& [leaf, receivers] : evenly_) {
+      if (fabric_.can_lift()) {
+        fabric_.spread_lifted(lifted_to(receivers), sources_of(receivers.besides), receivers.port, false);
+        continue;
+      }
+      for (const auto& [from, times] : receivers.from) {
+        for (const cluster::FabricSource& source : from->all)
+          add_at(receivers.besides, source.leaf, source.bytes * times);
+      }
+      add_stuck(fabric_.spread(sources_of(receivers.besides), receivers.port, false), *receivers.senders,
+                receivers.device);
+    }
+    evenly_.clear();
+  }
+  // What all senders together have brought to the second tier.
+  std::vector<cluster::FabricLoads::Arrived> lifted_to(const Receivers& receivers) const {
+    std::vector<double> amounts;
+    std::vector<int> groups;
+    for (const auto& [from, times] : receivers.from) {
+      for (const cluster::FabricLoads::Arrived& arrived : from->lifted.at(0).arrived) {
+        add_at(amounts, arrived.at, arrived.bytes * times);
+        groups.resize(amounts.size());
+        groups[static_cast<std::size_t>(arrived.at)] = arrived.group;
+      }
+    }
+    std::vector<cluster::FabricLoads::Arrived> lifted;
+    for (std::size_t at = 0; at < amounts.size(); ++at) {
+      if (amounts[at] != 0) lifted.push_back({static_cast<int>(at), groups[at], {}, amounts[at]});
+    }
+    return lifted;
+  }
+
+  const Graph& graph_;
+  const CollectiveGroups& groups_;
+  Routing routing_;
+  Loads& loads_;
+  cluster::FabricLoads fabric_;
+  std::vector<char> near_;  // to cuts, of each device
+  int domain_ = 1;
+  int lanes_ = 1;
+  int period_ = 1;  // devices this far apart are at the same place
+  int first_switch_ = 0;
+  bool fixed_ = true;
+  bool uniform_ = false;          // every domain is a torus that looks the same from every device
+  std::vector<int> kinds_;        // of its links
+  std::vector<Senders> senders_;  // by place and lane
+  std::vector<cluster::FabricSource> own_;
+  std::map<int, Receivers> evenly_;  // by leaf
+};
 
 PairLoad busiest(const Graph& graph, const Loads& loads) {
   PairLoad load;
@@ -165,11 +398,10 @@ PairLoad busiest(const Graph& graph, const Loads& loads) {
 
 }  // namespace
 
-bool is_uniform_torus(const Graph& graph, const CollectiveGroups& groups) {
+bool has_uniform_tori(const Graph& graph) {
   const cluster::ScaleUpRoutes& torus = graph.scale_up;
   const bool wraps = std::all_of(torus.wraps.begin(), torus.wraps.end(), [](bool wrap) { return wrap; });
-  const bool whole = groups.ranks == graph.num_devices() && groups.groups == 1 && torus.domain == groups.ranks;
-  if (torus.kind != spec::ScaleUpKind::torus || !wraps || !whole || graph.num_cut > 0) return false;
+  if (torus.kind != spec::ScaleUpKind::torus || !wraps || graph.num_cut > 0) return false;
   const std::size_t axes = torus.shape.size();
   for (std::size_t i = 0; i < torus.plus.size(); ++i) {  // none is slower than the others of its axis
     const double rate = graph.links[static_cast<std::size_t>(torus.plus[i])].bytes_per_s;
@@ -177,6 +409,11 @@ bool is_uniform_torus(const Graph& graph, const CollectiveGroups& groups) {
     if (rate != graph.links[static_cast<std::size_t>(torus.plus[i] ^ 1)].bytes_per_s) return false;
   }
   return true;
+}
+
+bool is_uniform_torus(const Graph& graph, const CollectiveGroups& groups) {
+  const bool whole = groups.ranks == graph.num_devices() && groups.groups == 1 && graph.scale_up.domain == groups.ranks;
+  return whole && has_uniform_tori(graph);
 }
 
 std::vector<int> torus_link_kinds(const Graph& graph) {
@@ -194,20 +431,27 @@ Result<PairLoad> pair_load(const Graph& graph, const CollectiveGroups& groups, R
   Loads loads;
   loads.bytes.resize(graph.links.size());
   const double pairs = double(groups.groups) * groups.ranks * (groups.ranks - 1);
+  double routes = pairs;  // one by one
   const bool has_fabric = graph.kind == cluster::GraphKind::nodes && !graph.host.ports.empty();
   if (is_uniform_torus(graph, groups)) {
-    add_whole_torus(graph, groups, loads);
-  } else if (pairs > double(every_pair_ranks) * every_pair_ranks && has_fabric && graph.num_cut == 0) {
-    for (int g = 0; g < groups.groups; ++g) add_bundles(graph, groups, g, loads);
+    add_torus_domain(graph, 0, routing, torus_link_kinds(graph), loads);
+    return busiest(graph, loads);
+  }
+  if (pairs > double(every_pair_ranks) * every_pair_ranks && has_fabric) {
+    Bundles bundles(graph, groups, routing, loads);
+    routes = bundles.routes_near_cuts();
+    if (routes <= kMostRoutes) {
+      bundles.add();
+      return busiest(graph, loads);
+    }
   } else if (pairs <= kMostRoutes) {
     add_every_pair(graph, groups, routing, loads);
-  } else {
-    return infeasible(fmt::format("an all_to_all of {} groups of {} ranks has {:.3g} routes, at most {:.3g} can be "
-                                  "looked at one by one",
-                                  groups.groups, groups.ranks, pairs, kMostRoutes),
-                      "take fewer ranks, or nothing cut");
+    return busiest(graph, loads);
   }
-  return busiest(graph, loads);
+  return infeasible(fmt::format("an all_to_all of {} group{} of {} ranks has {:.3g} routes, at most {:.3g} can be "
+                                "looked at one by one",
+                                groups.groups, groups.groups == 1 ? "" : "s", groups.ranks, routes, kMostRoutes),
+                    "take fewer ranks, or nothing cut inside a node");
 }
 
 }  // namespace twinpod::sim
