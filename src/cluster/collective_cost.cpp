@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace twinpod::cluster {
 namespace {
 
-constexpr std::array<FreeNumber<SharedNumbers>, 7> kSharedNumbers = {{
+constexpr std::array<FreeNumber<SharedNumbers>, 8> kSharedNumbers = {{
     {"overlap_ll", &SharedNumbers::overlap_ll, 1.2, 0.3, 5, "exponent p of LL"},
     {"overlap_simple", &SharedNumbers::overlap_simple, 0.9, 0.3, 5, "exponent p of LL128 and Simple"},
     {"overlap_nvls", &SharedNumbers::overlap_nvls, 0.7, 0.3, 5, "exponent p where switches reduce"},
     {"overlap_pairs", &SharedNumbers::overlap_pairs, 0.7, 0.3, 5, "exponent p of an all-to-all"},
     {"small_group", &SharedNumbers::small_group, 0.5, 0.01, 4, "ranks n0: a ring of n reaches n/(n+n0) of its rate"},
-    {"hop_simple", &SharedNumbers::hop_simple, 0.3, 0.01, 3, "share of the tuner's hop latency seen by LL128, Simple"},
+    {"hop_ll", &SharedNumbers::hop_ll, 1, 0.01, 5, "share of the tuner's hop latency inside a node seen by LL"},
+    {"hop_simple", &SharedNumbers::hop_simple, 0.3, 0.01, 3, "the same for LL128 and Simple"},
     {"pair_padding", &SharedNumbers::pair_padding, 0.5, 0.01, 3,
      "exponent on n / (next power of two) for an all-to-all"},
 }};
 
 constexpr std::array<FreeNumber<SystemNumbers>, 12> kSystemNumbers = {{
-    {"latency_ll", &SystemNumbers::latency_ll, 2.5, 0.3, 30, "factor on the tuner's latency, LL"},
-    {"latency_simple", &SystemNumbers::latency_simple, 2.5, 0.3, 30, "factor on the tuner's latency, LL128 and Simple"},
+    {"latency_ll", &SystemNumbers::latency_ll, 2.5, 0.3, 30, "factor on the tuner's latency without hops, LL"},
+    {"latency_simple", &SystemNumbers::latency_simple, 2.5, 0.3, 30, "the same for LL128 and Simple"},
     {"latency_nvls", &SystemNumbers::latency_nvls, 1.7, 0.3, 30, "factor on the tuner's latency, switches that reduce"},
     {"latency_net", &SystemNumbers::latency_net, 1, 0.1, 30, "factor on the tuner's latency of hops between nodes"},
     {"share_ll", &SystemNumbers::share_ll, 0.8, 0.1, 5, "of the tuner's bandwidth, LL"},
@@ -37,10 +39,6 @@ constexpr std::array<FreeNumber<SystemNumbers>, 12> kSystemNumbers = {{
 // both are steps in the measured tables (a part of 512 KiB takes longer than one of 1 MiB).
 constexpr double kPairSimpleBytes = 1 << 20;
 constexpr double kPairPaddedBytes = 1 << 25;
-
-// The latency was measured in groups of up to 72, where it grows with the pairs. Beyond, a rank pays for each peer what
-// it pays there.
-constexpr double kPairSquareRanks = 72;
 
 // n ranks in `domains` domains, and what one of them is joined by.
 struct Placement {
@@ -233,10 +231,10 @@ double corrected_s(const CollectiveSystem& system, const Candidate& c, Collectiv
   }
   const double ramp = (ranks + shared.small_group) / ranks;
   if (c.protocol == NcclProtocol::ll) {
-    const double latency_s = numbers.latency_ll * (c.base_s + c.link_s) + net_s;
+    const double latency_s = numbers.latency_ll * c.base_s + shared.hop_ll * c.link_s + net_s;
     return overlapped(latency_s, transfer_s * ramp / numbers.share_ll, shared.overlap_ll);
   }
-  const double latency_s = numbers.latency_simple * (c.base_s + shared.hop_simple * c.link_s) + net_s;
+  const double latency_s = numbers.latency_simple * c.base_s + shared.hop_simple * c.link_s + net_s;
   double share = numbers.share_simple;
   if (verb == CollectiveVerb::reduce_scatter) share *= numbers.share_reduce_scatter;
   return overlapped(latency_s, transfer_s * ramp / share, shared.overlap_simple);
@@ -244,19 +242,20 @@ double corrected_s(const CollectiveSystem& system, const Candidate& c, Collectiv
 
 // Sends between all pairs. NCCL works through its peers in rounds whose number is rounded up to a power of two, so that
 // a group of 36 pays for 64 while its parts are small.
-Candidate pairs(const CollectiveSystem& system, const Placement& place, double bytes, double& overlap) {
+Candidate pairs(const CollectiveSystem& system, const Placement& place, double bytes) {
   const double n = place.ranks;
   const double part = bytes / n;
   const double padding = n / static_cast<double>(std::bit_ceil(static_cast<unsigned>(n)));
   const SystemNumbers& numbers = system.numbers;
   Candidate c{NcclAlgorithm::pairs, NcclProtocol::simple};
-  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * n * std::min(n, kPairSquareRanks);
-  overlap = system.shared.overlap_pairs;
+  // Inside a domain, where it was measured, the latency grows with the pairs. Beyond, a rank starts a send for each
+  // peer.
+  const double near = place.per_domain;
+  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * near * near + system.nccl.net_overhead * (n - near);
   double rate = place.link_bytes_per_s * numbers.share_pairs;
   if (part < kPairPaddedBytes) rate *= std::pow(padding, system.shared.pair_padding);
   if (part < kPairSimpleBytes && system.family.tuned) {
     c.protocol = NcclProtocol::ll;
-    overlap = system.shared.overlap_ll;
     rate = std::min(system.family.ll_max[0], place.link_bytes_per_s * 0.5) * numbers.share_pairs_ll * padding;
     rate *= (n - 1) / n;  // here the part for itself is copied like the others
   }
@@ -269,6 +268,40 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
   }
   c.bytes_per_s = bytes / transfer_s * place.share.pairs;
   return c;
+}
+
+// What is done with a buffer. Choices are made for the power of two at or below, where the tables that they come from
+// have their steps.
+Candidate choice_for(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                     const std::optional<NcclAlgorithm>& only) {
+  const double size = std::exp2(std::floor(std::log2(std::max(1.0, bytes))));
+  return verb == CollectiveVerb::all_to_all ? pairs(system, place, size)
+                                            : best_candidate(system, place, verb, size, only);
+}
+
+double time_of(const CollectiveSystem& system, const Candidate& choice, CollectiveVerb verb, double ranks,
+               double bytes) {
+  if (verb != CollectiveVerb::all_to_all) return corrected_s(system, choice, verb, ranks, bytes);
+  const bool ll = choice.protocol == NcclProtocol::ll;
+  const double overlap = ll ? system.shared.overlap_ll : system.shared.overlap_pairs;
+  return overlapped(choice.link_s + choice.net_s, bytes / choice.bytes_per_s, overlap);
+}
+
+// The tuner's choices are not always the fastest, so that its times fall where it changes its mind. But a buffer can be
+// sent as the beginning of a larger one: what the larger one takes is enough. Steps are at powers of two.
+double least_of_larger_s(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                         const std::optional<NcclAlgorithm>& only) {
+  constexpr double kHuge = 0x1p50;
+  constexpr double kMostShare = 2;  // more than any measured share of the tuner's bandwidth
+  const double fastest = kMostShare * choice_for(system, place, verb, kHuge, only).bytes_per_s;
+  double least = std::numeric_limits<double>::infinity();
+  double size = std::exp2(std::ceil(std::log2(std::max(1.0, bytes))));
+  if (size == bytes) size *= 2;
+  for (; size / fastest < least; size *= 2) {
+    const Candidate choice = choice_for(system, place, verb, size, only);
+    least = std::min(least, time_of(system, choice, verb, place.ranks, size));
+  }
+  return least;
 }
 
 // As many channels as have enough to do, and what one of them sends at once.
@@ -332,15 +365,9 @@ CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb ve
   CollectiveCost cost;
   if (ranks <= 1 || bytes <= 0) return cost;
   const Placement place = placement_of(system, ranks, options);
-  Candidate choice;
-  if (verb == CollectiveVerb::all_to_all) {
-    double overlap = 1;
-    choice = pairs(system, place, bytes, overlap);
-    cost.time_s = overlapped(choice.link_s + choice.net_s, bytes / choice.bytes_per_s, overlap);
-  } else {
-    choice = best_candidate(system, place, verb, bytes, options.only);
-    cost.time_s = corrected_s(system, choice, verb, ranks, bytes);
-  }
+  const Candidate choice = choice_for(system, place, verb, bytes, options.only);
+  cost.time_s = std::min(time_of(system, choice, verb, ranks, bytes),
+                         least_of_larger_s(system, place, verb, bytes, options.only));
   cost.algorithm = choice.algorithm;
   cost.protocol = choice.protocol;
   cost.algbw_bytes_per_s = bytes / cost.time_s;

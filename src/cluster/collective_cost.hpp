@@ -79,7 +79,7 @@ struct NcclFamily {
 struct SharedNumbers {
   double overlap_ll = 1, overlap_simple = 1, overlap_nvls = 1, overlap_pairs = 1;
   double small_group = 0;
-  double hop_simple = 1;
+  double hop_ll = 1, hop_simple = 1;
   double pair_padding = 1;
 };
 std::span<const FreeNumber<SharedNumbers>> shared_numbers();
