@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cluster/topology_parts.hpp"
+#include "core/thousands.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::cluster {
@@ -125,6 +126,12 @@ Result<Machine> machine_of(const spec::Cluster& cluster) {
 
 Result<Graph> build_graph(const spec::Cluster& cluster) {
   if (cluster.topology.fabric == Fabric::custom) return custom_graph(cluster);
+  constexpr int kMostDevices = 1 << 21;  // about 4 GB
+  if (cluster.devices > kMostDevices) {
+    return input_error(fmt::format("{} has {} devices; a graph is built for at most {}", cluster.name,
+                                   with_thousands(cluster.devices), with_thousands(kMostDevices)),
+                       fmt::format("--devices {}", kMostDevices));
+  }
   const Result<Machine> machine = machine_of(cluster);
   if (!machine) return tl::unexpected(machine.error());
   Graph graph;

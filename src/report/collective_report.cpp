@@ -37,10 +37,20 @@ std::string time_text(double seconds) {
   return micro >= 1000 ? with_thousands(micro) : fmt::format("{:.1f}", micro);
 }
 
+// 2nd, 3rd, 8th, 11th, 22nd
+std::string ordinal(int number) {
+  constexpr std::array<std::string_view, 4> kEndings = {"th", "st", "nd", "rd"};
+  const int last = number % 10;
+  const bool teen = number / 10 % 10 == 1;
+  return fmt::format("{}{}", with_thousands(number),
+                     teen || last > 3 ? "th" : kEndings[static_cast<std::size_t>(last)]);
+}
+
 std::string headline(const CollectiveView& view) {
   const sim::CollectiveGroups& groups = view.request.groups;
-  std::string text = fmt::format("{} over {} ranks", name_of(view.request.verb), with_thousands(groups.ranks));
-  if (groups.stride > 1) text += fmt::format(", every {}th device", groups.stride);
+  std::string text = fmt::format("{} over {} rank{}", name_of(view.request.verb), with_thousands(groups.ranks),
+                                 groups.ranks == 1 ? "" : "s");
+  if (groups.stride > 1) text += fmt::format(", every {} device", ordinal(groups.stride));
   if (groups.groups > 1) text += fmt::format(", {} groups at once", with_thousands(groups.groups));
   text += fmt::format(", {}\n", view.cluster.name);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);

@@ -261,9 +261,9 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 
 std::string step_text(const StepView& view) {
   return headline(view) + shares_text(view) + path_text(view) + links_text(view) + waiters_text(view) +
-         fmt::format("\n  {} kinds of ranks simulated for {} ranks\n",
-                     with_thousands(static_cast<double>(view.run.kinds.size())),
-                     with_thousands(view.program.mesh.ranks()));
+         fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n",
+                     with_thousands(static_cast<double>(view.run.kinds.size())), view.run.kinds.size() == 1 ? "" : "s",
+                     with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
 
 std::string step_json(const StepView& view) {
