@@ -48,6 +48,7 @@ struct Placement {
   double bus_bytes_per_s = 0;   // of a ring through all ranks
   std::size_t by_nodes = 0;     // index into ByNodes
   NetworkShare share;
+  double net_latency_s = 0;
   bool is_split() const { return domains > 1; }
 };
 
@@ -55,6 +56,7 @@ Placement placement_of(const CollectiveSystem& system, int ranks, const CostOpti
   Placement place;
   place.ranks = ranks;
   place.share = options.share;
+  place.net_latency_s = system.net_latency_s;
   const int groups = options.concurrent_groups;
   const int most = options.ranks_per_domain > 0 ? options.ranks_per_domain : system.domain;
   place.per_domain = std::min(ranks, std::max(1, std::min(most, system.domain)));
@@ -87,9 +89,9 @@ double ring_steps(CollectiveVerb verb, double ranks) {
   return verb == CollectiveVerb::broadcast || verb == CollectiveVerb::reduce ? ranks : ranks - 1;
 }
 
-double net_hop_s(const CollectiveSystem& system, double tuner_s, NcclProtocol protocol) {
+double net_hop_s(const Placement& place, double tuner_s, NcclProtocol protocol) {
   // Simple waits for the flush of what has arrived: the wire counts twice.
-  return tuner_s + system.net_latency_s * (protocol == NcclProtocol::simple ? 2 : 1);
+  return tuner_s + place.net_latency_s * (protocol == NcclProtocol::simple ? 2 : 1);
 }
 
 // Bandwidth of a ring: LL sends a flag with each 4 bytes, LL128 one with each 120.
@@ -118,7 +120,7 @@ Candidate ring(const CollectiveSystem& system, const Placement& place, Collectiv
   Candidate c{NcclAlgorithm::ring, protocol};
   c.base_s = nccl.base_ring[p];
   c.link_s = (steps - net_steps) * hop;
-  c.net_s = net_steps * net_hop_s(system, nccl.net_ring[p], protocol);
+  c.net_s = net_steps * net_hop_s(place, nccl.net_ring[p], protocol);
   const bool plateau = place.is_split() && protocol == NcclProtocol::simple && verb == CollectiveVerb::all_reduce &&
                        bytes / (system.family.channels * place.ranks) >= 64;
   if (plateau) {
@@ -144,7 +146,7 @@ Candidate tree(const CollectiveSystem& system, const Placement& place, NcclProto
   Candidate c{NcclAlgorithm::tree, protocol};
   c.base_s = nccl.base_tree[p];
   c.link_s = 2 * (place.per_domain - 1) * nccl.link_tree[p];
-  c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, nccl.net_tree[p], protocol);
+  c.net_s = 2 * std::log2(place.domains) * net_hop_s(place, nccl.net_tree[p], protocol);
   double bus =
       std::min(place.bus_bytes_per_s * place.share.tree * 0.92, family.channels * family.tree_simple[place.by_nodes]);
   if (protocol == NcclProtocol::ll) bus = std::min(bus / 3.8, family.ll_max[place.by_nodes]);
@@ -170,7 +172,7 @@ Candidate nvls(const CollectiveSystem& system, const Placement& place) {
   c.link_s = system.nccl.link_nvls;
   double bus = nvls_bus(system, place);
   if (place.is_split()) {
-    c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, system.nccl.net_nvls_tree, c.protocol);
+    c.net_s = 2 * std::log2(place.domains) * net_hop_s(place, system.nccl.net_nvls_tree, c.protocol);
     bus = std::min({bus, place.net_bytes_per_s * place.share.tree,
                     system.family.channels * system.family.nvls_tree[place.by_nodes]});
   }
@@ -185,7 +187,7 @@ Candidate collnet(const CollectiveSystem& system, const Placement& place) {
   const double peers = place.per_domain - 1;
   Candidate c{NcclAlgorithm::collnet, NcclProtocol::simple};
   c.link_s = 2 * (std::min(1.0, peers) * nccl.link_collnet + peers * nccl.peer_collnet);
-  c.net_s = net_hop_s(system, nccl.net_collnet, c.protocol);
+  c.net_s = net_hop_s(place, nccl.net_collnet, c.protocol);
   const double inside =
       peers > 0 ? place.link_bytes_per_s * place.share.domain * place.per_domain / (2 * peers) : place.net_bytes_per_s;
   c.bytes_per_s = std::min(inside, place.net_bytes_per_s * place.share.tree) * system.family.collnet_efficiency;
@@ -211,6 +213,22 @@ Candidate best_candidate(const CollectiveSystem& system, const Placement& place,
   if (adds && system.family.nvls_efficiency > 0) offer(nvls(system, place));
   if (system.collnet && place.is_split()) offer(collnet(system, place));
   return best;
+}
+
+// The same choice on another network.
+Candidate candidate_of(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                       const Candidate& like) {
+  switch (like.algorithm) {
+    case NcclAlgorithm::tree:
+      return tree(system, place, like.protocol, bytes);
+    case NcclAlgorithm::nvls:
+    case NcclAlgorithm::nvls_tree:
+      return nvls(system, place);
+    case NcclAlgorithm::collnet:
+      return collnet(system, place);
+    default:
+      return ring(system, place, verb, like.protocol, bytes);
+  }
 }
 
 double overlapped(double latency_s, double transfer_s, double p) {
@@ -264,7 +282,7 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
     const auto simple = static_cast<std::size_t>(NcclProtocol::simple);
     const double net = place.net_bytes_per_s / place.per_domain * numbers.share_simple;
     transfer_s = std::max(transfer_s, part * (n - place.per_domain) / net);
-    c.net_s = numbers.latency_net * net_hop_s(system, system.nccl.net_ring[simple], NcclProtocol::simple);
+    c.net_s = numbers.latency_net * net_hop_s(place, system.nccl.net_ring[simple], NcclProtocol::simple);
   }
   c.bytes_per_s = bytes / transfer_s * place.share.pairs;
   return c;
@@ -273,10 +291,14 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
 // What is done with a buffer. Choices are made for the power of two at or below, where the tables that they come from
 // have their steps.
 Candidate choice_for(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
-                     const std::optional<NcclAlgorithm>& only) {
+                     const CostOptions& options) {
   const double size = std::exp2(std::floor(std::log2(std::max(1.0, bytes))));
-  return verb == CollectiveVerb::all_to_all ? pairs(system, place, size)
-                                            : best_candidate(system, place, verb, size, only);
+  if (verb == CollectiveVerb::all_to_all) return pairs(system, place, size);
+  if (!options.belief) return best_candidate(system, place, verb, size, options.only);
+  Placement believed = place;
+  believed.share = options.belief->share;
+  believed.net_latency_s = options.belief->net_latency_s;
+  return candidate_of(system, place, verb, size, best_candidate(system, believed, verb, size, options.only));
 }
 
 double time_of(const CollectiveSystem& system, const Candidate& choice, CollectiveVerb verb, double ranks,
@@ -290,15 +312,15 @@ double time_of(const CollectiveSystem& system, const Candidate& choice, Collecti
 // The tuner's choices are not always the fastest, so that its times fall where it changes its mind. But a buffer can be
 // sent as the beginning of a larger one: what the larger one takes is enough. Steps are at powers of two.
 double least_of_larger_s(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
-                         const std::optional<NcclAlgorithm>& only) {
+                         const CostOptions& options) {
   constexpr double kHuge = 0x1p50;
   constexpr double kMostShare = 2;  // more than any measured share of the tuner's bandwidth
-  const double fastest = kMostShare * choice_for(system, place, verb, kHuge, only).bytes_per_s;
+  const double fastest = kMostShare * choice_for(system, place, verb, kHuge, options).bytes_per_s;
   double least = std::numeric_limits<double>::infinity();
   double size = std::exp2(std::ceil(std::log2(std::max(1.0, bytes))));
   if (size == bytes) size *= 2;
   for (; size / fastest < least; size *= 2) {
-    const Candidate choice = choice_for(system, place, verb, size, only);
+    const Candidate choice = choice_for(system, place, verb, size, options);
     least = std::min(least, time_of(system, choice, verb, place.ranks, size));
   }
   return least;
@@ -365,9 +387,9 @@ CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb ve
   CollectiveCost cost;
   if (ranks <= 1 || bytes <= 0) return cost;
   const Placement place = placement_of(system, ranks, options);
-  const Candidate choice = choice_for(system, place, verb, bytes, options.only);
-  cost.time_s = std::min(time_of(system, choice, verb, ranks, bytes),
-                         least_of_larger_s(system, place, verb, bytes, options.only));
+  const Candidate choice = choice_for(system, place, verb, bytes, options);
+  cost.time_s =
+      std::min(time_of(system, choice, verb, ranks, bytes), least_of_larger_s(system, place, verb, bytes, options));
   cost.algorithm = choice.algorithm;
   cost.protocol = choice.protocol;
   cost.algbw_bytes_per_s = bytes / cost.time_s;

@@ -121,11 +121,18 @@ struct NetworkShare {
   double pairs = 1;
 };
 
+// What the tuner believes of a network in which something is cut or slow: it chooses as if all were well.
+struct TunersBelief {
+  NetworkShare share;
+  double net_latency_s = 0;
+};
+
 struct CostOptions {
   int concurrent_groups = 1;
   int ranks_per_domain = 0;
   NetworkShare share;
-  std::optional<NcclAlgorithm> only;  // what the tuner may choose; not with an all-to-all
+  std::optional<TunersBelief> belief;  // none: the network as it is
+  std::optional<NcclAlgorithm> only;   // what the tuner may choose; not with an all-to-all
 };
 
 struct CollectiveCost {

@@ -67,7 +67,7 @@ std::vector<Column> columns_of(const CollectiveView& view) {
   columns.push_back({"time (us)", Align::right});
   columns.push_back({"algbw (GB/s)", Align::right});
   columns.push_back({"busbw (GB/s)", Align::right});
-  if (view.healthy != nullptr) {
+  if (!view.table.healthy_rows.empty()) {
     columns.push_back({"whole (us)", Align::right});
     columns.push_back({"slower", Align::right});
   }
@@ -85,8 +85,8 @@ std::vector<std::string> cells_of(const CollectiveView& view, std::size_t i) {
   cells.push_back(time_text(row.time_s));
   cells.push_back(rate_text(row.algbw_bytes_per_s));
   cells.push_back(rate_text(row.busbw_bytes_per_s));
-  if (view.healthy != nullptr) {
-    const double before = view.healthy->rows[i].time_s;
+  if (!view.table.healthy_rows.empty()) {
+    const double before = view.table.healthy_rows[i].time_s;
     cells.push_back(time_text(before));
     cells.push_back(before > 0 ? fmt::format("{:.2f}x", row.time_s / before) : "");
   }
@@ -147,7 +147,7 @@ std::string collective_json(const CollectiveView& view) {
     one["time_s"] = row.time_s;
     one["algbw_bytes_per_s"] = row.algbw_bytes_per_s;
     one["busbw_bytes_per_s"] = row.busbw_bytes_per_s;
-    if (view.healthy != nullptr) one["healthy_time_s"] = view.healthy->rows[i].time_s;
+    if (!view.table.healthy_rows.empty()) one["healthy_time_s"] = view.table.healthy_rows[i].time_s;
     json["rows"].push_back(std::move(one));
   }
   return json.dump(2) + "\n";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "collective/phases.hpp"
 #include "collective/request.hpp"
@@ -87,31 +89,56 @@ double share_of(const std::string& algorithm, const cluster::NetworkShare& share
   return algorithm == name_of(NcclAlgorithm::ring) ? share.ring : share.tree;
 }
 
+std::vector<CollectiveRow> tuned_rows(const CollectiveSystem& system, CollectiveVerb verb,
+                                      const CollectiveRequest& request, const cluster::CostOptions& options) {
+  std::vector<CollectiveRow> rows;
+  for (const double bytes : request.bytes) {
+    const cluster::CollectiveCost cost = collective_cost(system, verb, request.groups.ranks, bytes, options);
+    const bool works = request.groups.ranks > 1;
+    rows.push_back({bytes, works ? std::string(name_of(cost.algorithm)) : "none",
+                    works ? std::string(name_of(cost.protocol)) : "", cost.channels, cost.chunk_bytes, cost.time_s,
+                    cost.algbw_bytes_per_s, cost.busbw_bytes_per_s});
+  }
+  return rows;
+}
+
+// Ways round a cut may by chance be spread better than those they replace; see collective_table.
+void bound_by(const Sharing& healthy, Sharing& sharing) {
+  for (const auto part : {&cluster::NetworkShare::ring, &cluster::NetworkShare::tree, &cluster::NetworkShare::domain,
+                          &cluster::NetworkShare::pairs}) {
+    sharing.share.*part = std::min(sharing.share.*part, healthy.share.*part);
+  }
+  sharing.crossing_latency_s = std::max(sharing.crossing_latency_s, healthy.crossing_latency_s);
+}
+
 Result<CollectiveTable> tuned_table(const CollectivePlace& place, CollectiveSystem system,
                                     const CollectiveRequest& request, const std::optional<NcclAlgorithm>& only) {
   const CollectiveVerb verb = *tuned_verb(request.verb);
-  const Result<Sharing> sharing = network_share(place, request.groups, verb, only);
+  Result<Sharing> sharing = network_share(place, request.groups, verb, only);
   if (!sharing) return tl::unexpected(sharing.error());
-  if (sharing->crossing_latency_s >= 0) system.net_latency_s = sharing->crossing_latency_s;
   system.collnet = request.sharp;
   if (!place.graph.domain_reduces) system.in_network_from = 0;
   cluster::CostOptions options;
   options.ranks_per_domain = ranks_of_domain(place, request.groups);
-  options.share = sharing->share;
   if (only != NcclAlgorithm::pairs) options.only = only;
   CollectiveTable table;
   table.tuned = true;
+  if (place.has_faults()) {
+    const Result<Sharing> healthy = network_share(place.before(), request.groups, verb, only);
+    if (!healthy) return tl::unexpected(healthy.error());
+    bound_by(*healthy, *sharing);
+    if (healthy->crossing_latency_s >= 0) system.net_latency_s = healthy->crossing_latency_s;
+    options.share = healthy->share;
+    table.healthy_rows = tuned_rows(system, verb, request, options);
+    options.belief = {healthy->share, system.net_latency_s};
+  }
+  if (sharing->crossing_latency_s >= 0) system.net_latency_s = sharing->crossing_latency_s;
+  options.share = sharing->share;
+  table.rows = tuned_rows(system, verb, request, options);
   table.hottest_link = sharing->hottest_link;
   table.hottest_share = sharing->hottest_share;
   table.flows = sharing->flows;
   table.flow_kinds = sharing->flow_kinds;
-  for (const double bytes : request.bytes) {
-    const cluster::CollectiveCost cost = collective_cost(system, verb, request.groups.ranks, bytes, options);
-    const bool works = request.groups.ranks > 1;
-    table.rows.push_back({bytes, works ? std::string(name_of(cost.algorithm)) : "none",
-                          works ? std::string(name_of(cost.protocol)) : "", cost.channels, cost.chunk_bytes,
-                          cost.time_s, cost.algbw_bytes_per_s, cost.busbw_bytes_per_s});
-  }
   if (!table.rows.empty()) table.network_share = share_of(table.rows.back().algorithm, sharing->share);
   return table;
 }
@@ -155,8 +182,10 @@ std::vector<FlowLink> schedule_links(const CollectivePlace& place, const Message
   return links;
 }
 
-constexpr double kMostTransfers = 5e7;
-constexpr int kAllPairs = 128;  // ranks of an all-to-all whose pairs are flows of their own
+constexpr double kManyFlows = 1 << 14;  // beyond, a phase is as long as its busiest link
+constexpr double kMostFlows = 1 << 20;  // of an algorithm that is one of several
+constexpr double kMostTransfers = 5e7;  // of one that was asked for
+constexpr int kAllPairs = 128;          // ranks of an all-to-all whose pairs are flows of their own
 
 // Rings through several domains are laid in as many ways as a domain has ranks, so that all interfaces are used.
 // Channel c is at the device c places on in its domain; the other algorithms use all devices by themselves. Whatever
@@ -181,6 +210,30 @@ Channels channels_for(const CollectivePlace& place, const CollectiveRequest& req
   return {of_domain, of_domain, lanes};
 }
 
+// Calls with every flow of a phase of one group.
+template <typename Visit>
+void for_each_flow(const CollectivePlace& place, const CollectiveGroups& groups, int group,
+                   const collective::Phase& phase, const Channels& channels, const MessageCosts& costs,
+                   const Visit& visit) {
+  collective::for_each_transfer(phase, [&](const collective::Transfer& transfer) {
+    for (int c = 0; c < channels.number; ++c) {
+      const int from = groups.device(group, channels.rank(c, transfer.from, groups.ranks));
+      const int to = groups.device(group, channels.rank(c, transfer.to, groups.ranks));
+      const bool crosses = domain_of(place.graph, from) != domain_of(place.graph, to);
+      const int lanes = crosses ? channels.lanes : 1;
+      for (int lane = 0; lane < lanes; ++lane) {
+        const auto channel = static_cast<std::uint64_t>(group) * 64 + static_cast<std::uint64_t>(c);
+        const auto salt = channel * static_cast<std::uint64_t>(channels.lanes) + static_cast<std::uint64_t>(lane);
+        Flow flow;
+        cluster::append_route(place.graph, from, to, place.routing, salt, flow.path);
+        flow.bytes = transfer.bytes / channels.number / lanes;
+        flow.delay_s = crosses ? costs.crossing_s : costs.inside_s;
+        visit(std::move(flow));
+      }
+    }
+  });
+}
+
 // The phases of one group as flows.
 Program schedule_program(const CollectivePlace& place, const CollectiveGroups& groups, int group,
                          const std::vector<collective::Phase>& phases, const Channels& channels,
@@ -190,24 +243,8 @@ Program schedule_program(const CollectivePlace& place, const CollectiveGroups& g
   for (const collective::Phase& phase : phases) {
     PhaseFlows flows;
     flows.repeats = phase.repeats;
-    collective::for_each_transfer(phase, [&](const collective::Transfer& transfer) {
-      for (int c = 0; c < channels.number; ++c) {
-        const int from = groups.device(group, channels.rank(c, transfer.from, groups.ranks));
-        const int to = groups.device(group, channels.rank(c, transfer.to, groups.ranks));
-        const bool crosses = domain_of(place.graph, from) != domain_of(place.graph, to);
-        const int lanes = crosses ? channels.lanes : 1;
-        for (int lane = 0; lane < lanes; ++lane) {
-          const auto salt = (static_cast<std::uint64_t>(group) * 64 + static_cast<std::uint64_t>(c)) *
-                                static_cast<std::uint64_t>(channels.lanes) +
-                            static_cast<std::uint64_t>(lane);
-          Flow flow;
-          cluster::append_route(place.graph, from, to, place.routing, salt, flow.path);
-          flow.bytes = transfer.bytes / channels.number / lanes;
-          flow.delay_s = crosses ? costs.crossing_s : costs.inside_s;
-          flows.flows.push_back(std::move(flow));
-        }
-      }
-    });
+    for_each_flow(place, groups, group, phase, channels, costs,
+                  [&](Flow&& flow) { flows.flows.push_back(std::move(flow)); });
     program.phases.push_back(std::move(flows));
   }
   return program;
@@ -286,24 +323,67 @@ collective::Shape shape_for(const CollectivePlace& place, const CollectiveReques
   return shape;
 }
 
-Result<std::vector<Program>> schedule_programs(const CollectivePlace& place, const CollectiveRequest& request,
-                                               Algorithm algorithm, const std::vector<collective::Phase>& phases,
-                                               const MessageCosts& costs) {
+double num_flows(const CollectiveRequest& request, const std::vector<collective::Phase>& phases,
+                 const Channels& channels) {
+  double flows = 0;
+  for (const collective::Phase& phase : phases) flows += num_transfers(phase);
+  return flows * request.groups.groups * channels.number;
+}
+
+std::vector<Program> schedule_programs(const CollectivePlace& place, const CollectiveRequest& request,
+                                       const std::vector<collective::Phase>& phases, const Channels& channels,
+                                       const MessageCosts& costs) {
   const CollectiveGroups& groups = request.groups;
-  if (is_one_of_each(place, groups, phases)) return std::vector<Program>{translation_program(place, phases, costs)};
-  const Channels channels = channels_for(place, request, algorithm);
-  double transfers = 0;
-  for (const collective::Phase& phase : phases) transfers += num_transfers(phase) * groups.groups * channels.number;
-  if (transfers > kMostTransfers) {
-    return infeasible(fmt::format("{} {} over {} ranks has {:.3g} transfers, at most {:.3g} are simulated",
-                                  name_of(algorithm), name_of(request.verb), groups.ranks, transfers, kMostTransfers),
-                      "take fewer ranks");
-  }
+  if (is_one_of_each(place, groups, phases)) return {translation_program(place, phases, costs)};
   std::vector<Program> programs;
   for (int g = 0; g < groups.groups; ++g) {
     programs.push_back(schedule_program(place, groups, g, phases, channels, costs));
   }
   return programs;
+}
+
+// A phase of very many flows takes as long as its slowest message, and then as its busiest link. This is what the flows
+// come to where those on the busiest link have nothing in their way elsewhere, and less by a little where they have.
+struct PhaseLoad {
+  double repeats = 1;
+  double latency_s = 0;
+  double busy_s = 0;  // for each byte of the collective
+  int link = -1;
+};
+
+std::vector<PhaseLoad> phase_loads(const CollectivePlace& place, const CollectiveRequest& request,
+                                   const std::vector<collective::Phase>& phases, const Channels& channels,
+                                   const MessageCosts& costs, double bytes) {
+  const std::vector<FlowLink> links = schedule_links(place, costs);
+  std::vector<double> loads(links.size());
+  std::vector<int> used;
+  std::vector<PhaseLoad> result;
+  for (const collective::Phase& phase : phases) {
+    PhaseLoad load;
+    load.repeats = phase.repeats;
+    for (int g = 0; g < request.groups.groups; ++g) {
+      for_each_flow(place, request.groups, g, phase, channels, costs, [&](const Flow& flow) {
+        double latency_s = flow.delay_s;
+        for (const int link : flow.path) {
+          const auto l = static_cast<std::size_t>(link);
+          latency_s += links[l].latency_s;
+          if (loads[l] == 0) used.push_back(link);
+          loads[l] += flow.bytes;
+        }
+        load.latency_s = std::max(load.latency_s, latency_s);
+      });
+    }
+    for (const int link : used) {
+      const auto l = static_cast<std::size_t>(link);
+      const double busy_s = loads[l] / links[l].bytes_per_s / bytes;
+      if (busy_s > load.busy_s) load.link = link;
+      load.busy_s = std::max(load.busy_s, busy_s);
+      loads[l] = 0;
+    }
+    used.clear();
+    result.push_back(load);
+  }
+  return result;
 }
 
 struct Timed {
@@ -314,30 +394,72 @@ struct Timed {
   std::size_t flow_kinds = 0;
 };
 
-Result<Timed> schedule_time(const CollectivePlace& place, const CollectiveSystem& system,
-                            const CollectiveRequest& request, Algorithm algorithm, double bytes) {
-  const CollectiveGroups& groups = request.groups;
-  Result<std::vector<collective::Phase>> phases;
-  if (request.schedule != nullptr) {
-    phases = collective::phases_of(*request.schedule, bytes);
-  } else {
-    phases =
-        collective::phases(request.verb, algorithm, groups.ranks, bytes, shape_for(place, request, algorithm, bytes));
+// Loads of phases by algorithm and pieces: the sizes of a table share them.
+using KnownLoads = std::map<std::pair<Algorithm, int>, std::vector<PhaseLoad>>;
+
+Timed time_of(const std::vector<PhaseLoad>& loads, const MessageCosts& costs, double bytes) {
+  Timed timed;
+  timed.time_s = costs.start_s;
+  double most = 0;
+  for (const PhaseLoad& load : loads) {
+    const double busy_s = load.repeats * load.busy_s * bytes;
+    timed.time_s += load.repeats * load.latency_s + busy_s;
+    if (busy_s <= most) continue;
+    most = busy_s;
+    timed.hottest_link = load.link;
   }
-  if (!phases) return tl::unexpected(phases.error());
-  const MessageCosts costs = message_costs(place, system);
+  timed.hottest_share = most / timed.time_s;
+  return timed;
+}
+
+Result<Timed> flows_time(const CollectivePlace& place, const CollectiveRequest& request,
+                         const std::vector<collective::Phase>& phases, const Channels& channels,
+                         const MessageCosts& costs) {
   const std::vector<FlowLink> links = schedule_links(place, costs);
-  const Result<std::vector<Program>> programs = schedule_programs(place, request, algorithm, *phases, costs);
-  if (!programs) return tl::unexpected(programs.error());
-  const Result<RunResult> result = run(links, *programs);
+  const Result<RunResult> result = run(links, schedule_programs(place, request, phases, channels, costs));
   if (!result) return tl::unexpected(result.error());
-  Timed timed{groups.ranks > 1 ? result->end_s : 0, -1, 0, result->flows, result->flow_kinds};
+  Timed timed{request.groups.ranks > 1 ? result->end_s : 0, -1, 0, result->flows, result->flow_kinds};
   const std::vector<LinkShare> hottest = hottest_links(links, *result, 1);
   if (!hottest.empty()) {
     timed.hottest_link = hottest[0].link;
     timed.hottest_share = hottest[0].busy_share;
   }
   return timed;
+}
+
+Result<std::vector<collective::Phase>> phases_for(const CollectiveRequest& request, Algorithm algorithm,
+                                                  const collective::Shape& shape, double bytes) {
+  if (request.schedule != nullptr) return collective::phases_of(*request.schedule, bytes);
+  return collective::phases(request.verb, algorithm, request.groups.ranks, bytes, shape);
+}
+
+// None: too many flows to look at, and others will do. `must`: there is nothing else.
+Result<std::optional<Timed>> schedule_time(const CollectivePlace& place, const CollectiveSystem& system,
+                                           const CollectiveRequest& request, Algorithm algorithm, double bytes,
+                                           bool must, KnownLoads& known) {
+  const MessageCosts costs = message_costs(place, system);
+  const collective::Shape shape = shape_for(place, request, algorithm, bytes);
+  const auto found = known.find({algorithm, shape.pieces});
+  if (found != known.end()) return time_of(found->second, costs, bytes);
+  const auto phases = phases_for(request, algorithm, shape, bytes);
+  if (!phases) return tl::unexpected(phases.error());
+  const Channels channels = channels_for(place, request, algorithm);
+  const double flows = num_flows(request, *phases, channels);
+  if (flows <= kManyFlows || is_one_of_each(place, request.groups, *phases)) {
+    const Result<Timed> timed = flows_time(place, request, *phases, channels, costs);
+    if (!timed) return tl::unexpected(timed.error());
+    return *timed;
+  }
+  if (flows > kMostFlows && !must) return std::nullopt;
+  if (flows > kMostTransfers) {
+    return infeasible(
+        fmt::format("{} {} over {} ranks has {:.3g} transfers, at most {:.3g} are simulated", name_of(algorithm),
+                    name_of(request.verb), request.groups.ranks, flows, kMostTransfers),
+        "take fewer ranks");
+  }
+  const auto added = known.insert(
+      {{algorithm, shape.pieces}, phase_loads(place, request, *phases, channels, costs, std::max(1.0, bytes))});
+  return time_of(added.first->second, costs, bytes);
 }
 
 // On a whole torus every chip sends to every other at once; the busiest link decides.
@@ -352,12 +474,15 @@ Result<Timed> pairs_time(const CollectivePlace& place, const CollectiveSystem& s
   return Timed{latency_s + part * load->seconds / costs.inside_share, load->link, 1, 0, 0};
 }
 
-Result<Timed> one_time(const CollectivePlace& place, const CollectiveSystem& system, const CollectiveRequest& request,
-                       Algorithm algorithm, double bytes) {
+Result<std::optional<Timed>> one_time(const CollectivePlace& place, const CollectiveSystem& system,
+                                      const CollectiveRequest& request, Algorithm algorithm, double bytes, bool must,
+                                      KnownLoads& known) {
   const bool large = request.schedule == nullptr && request.verb == Verb::all_to_all &&
                      algorithm == Algorithm::direct && request.groups.ranks > kAllPairs;
-  if (large && !has_tuner(place.graph)) return pairs_time(place, system, request, bytes);
-  return schedule_time(place, system, request, algorithm, bytes);
+  if (!large || has_tuner(place.graph)) return schedule_time(place, system, request, algorithm, bytes, must, known);
+  const Result<Timed> timed = pairs_time(place, system, request, bytes);
+  if (!timed) return tl::unexpected(timed.error());
+  return *timed;
 }
 
 // Seconds that an algorithm takes at least: its rounds one after the other, and what one rank sends over all its links.
@@ -387,6 +512,7 @@ Result<CollectiveTable> schedule_table(const CollectivePlace& place, const Colle
   if (request.algorithm) algorithms = {*request.algorithm};
   if (request.schedule != nullptr) algorithms = {request.schedule->algorithm};
   CollectiveTable table;
+  KnownLoads known;
   for (const double bytes : request.bytes) {
     CollectiveRow row;
     row.bytes = bytes;
@@ -394,8 +520,11 @@ Result<CollectiveTable> schedule_table(const CollectivePlace& place, const Colle
       const bool hopeless =
           !row.algorithm.empty() && least_time(place, system, request, algorithm, bytes) >= row.time_s;
       if (hopeless) continue;
-      const Result<Timed> timed = one_time(place, system, request, algorithm, bytes);
-      if (!timed) return tl::unexpected(timed.error());
+      const bool must = row.algorithm.empty() && algorithm == algorithms.back();
+      const Result<std::optional<Timed>> one = one_time(place, system, request, algorithm, bytes, must, known);
+      if (!one) return tl::unexpected(one.error());
+      if (!*one) continue;
+      const std::optional<Timed>& timed = *one;
       table.flows = std::max(table.flows, timed->flows);
       table.flow_kinds = std::max(table.flow_kinds, timed->flow_kinds);
       if (!row.algorithm.empty() && timed->time_s >= row.time_s) continue;
@@ -427,6 +556,30 @@ Result<void> check_groups(const CollectivePlace& place, const CollectiveGroups& 
                      fmt::format("--ranks {} would fit",
                                  std::max(1, place.graph.num_devices() / groups.stride /
                                                  std::max(1, (groups.groups + groups.stride - 1) / groups.stride))));
+}
+
+Result<CollectiveTable> table_of(const CollectivePlace& place, const CollectiveSystem& system,
+                                 const CollectiveRequest& request) {
+  if (const Result<void> fits = check_groups(place, request.groups); !fits) return tl::unexpected(fits.error());
+  const bool split = ranks_of_domain(place, request.groups) < request.groups.ranks;
+  if (const Result<void> can = check_in_network(place, system, request, split); !can) {
+    return tl::unexpected(can.error());
+  }
+  if (request.schedule != nullptr) return schedule_table(place, system, request);
+  const bool tunable = has_tuner(place.graph) && tuned_verb(request.verb).has_value();
+  if (!request.algorithm) {
+    return tunable ? tuned_table(place, system, request, std::nullopt) : schedule_table(place, system, request);
+  }
+  if (!collective::supports(request.verb, *request.algorithm)) {
+    std::string known;
+    for (const Algorithm algorithm : collective::algorithms_of(request.verb)) {
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
+    }
+    return input_error(fmt::format("{} has no algorithm {}", name_of(request.verb), name_of(*request.algorithm)),
+                       fmt::format("it has {}", known));
+  }
+  const auto only = tuned_algorithm(*request.algorithm, request.verb, split, request.sharp);
+  return tunable && only ? tuned_table(place, system, request, only) : schedule_table(place, system, request);
 }
 
 }  // namespace
@@ -461,26 +614,15 @@ std::vector<Algorithm> usual_algorithms(const cluster::Graph& graph, const Colle
 
 Result<CollectiveTable> collective_table(const CollectivePlace& place, const CollectiveSystem& system,
                                          const CollectiveRequest& request) {
-  if (const Result<void> fits = check_groups(place, request.groups); !fits) return tl::unexpected(fits.error());
-  const bool split = ranks_of_domain(place, request.groups) < request.groups.ranks;
-  if (const Result<void> can = check_in_network(place, system, request, split); !can) {
-    return tl::unexpected(can.error());
+  Result<CollectiveTable> table = table_of(place, system, request);
+  if (!table || !place.has_faults() || table->tuned) return table;
+  Result<CollectiveTable> healthy = table_of(place.before(), system, request);
+  if (!healthy) return healthy;
+  for (std::size_t i = 0; i < table->rows.size(); ++i) {
+    if (table->rows[i].time_s < healthy->rows[i].time_s) table->rows[i] = healthy->rows[i];
   }
-  if (request.schedule != nullptr) return schedule_table(place, system, request);
-  const bool tunable = has_tuner(place.graph) && tuned_verb(request.verb).has_value();
-  if (!request.algorithm) {
-    return tunable ? tuned_table(place, system, request, std::nullopt) : schedule_table(place, system, request);
-  }
-  if (!collective::supports(request.verb, *request.algorithm)) {
-    std::string known;
-    for (const Algorithm algorithm : collective::algorithms_of(request.verb)) {
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
-    }
-    return input_error(fmt::format("{} has no algorithm {}", name_of(request.verb), name_of(*request.algorithm)),
-                       fmt::format("it has {}", known));
-  }
-  const auto only = tuned_algorithm(*request.algorithm, request.verb, split, request.sharp);
-  return tunable && only ? tuned_table(place, system, request, only) : schedule_table(place, system, request);
+  table->healthy_rows = std::move(healthy->rows);
+  return table;
 }
 
 }  // namespace twinpod::sim

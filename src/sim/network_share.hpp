@@ -40,6 +40,8 @@ struct CollectivePlace {
   const cluster::Graph& healthy;  // the same before anything was cut or slowed
   const spec::Cluster& cluster;
   cluster::Routing routing = cluster::Routing::ecmp;
+  bool has_faults() const { return &graph != &healthy; }
+  CollectivePlace before() const { return {healthy, healthy, cluster, routing}; }
 };
 
 struct Sharing {
