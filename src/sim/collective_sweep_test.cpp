@@ -69,7 +69,7 @@ TEST(CollectiveSweep, MoreBytesNeverTakeLessTime) {
   }
 }
 
-// Cables of every tier: the first, one in the middle and the last.
+// Cables of every tier: the first and the last.
 std::vector<int> some_cables(const Graph& graph) {
   std::vector<int> cables;
   for (std::size_t tier = 0; tier < graph.cable_tiers.size(); ++tier) {
@@ -78,29 +78,26 @@ std::vector<int> some_cables(const Graph& graph) {
       if (graph.links[l].tier == static_cast<int>(tier)) of_tier.push_back(static_cast<int>(l));
     }
     if (of_tier.empty()) continue;
-    cables.insert(cables.end(), {of_tier.front(), of_tier[of_tier.size() / 2], of_tier.back()});
+    cables.insert(cables.end(), {of_tier.front(), of_tier.back()});
   }
   return cables;
 }
 
 TEST(CollectiveSweep, ABadCableNeverHelps) {
   const std::vector<double> bytes = {1024, 0x1p20, 0x1p30};
-  for (const char* name : kClusters) {
+  for (const char* name : {"dgx-superpod-a100-20", "mi300x-1024", "p5-ultracluster", "dragonfly-h100", "tpu-v5e-256"}) {
     const Machine machine(name);
-    for (const int cable : some_cables(machine.healthy)) {
-      for (const Verb verb : kVerbs) {
-        for (const int ranks : {9, 16, 64}) {
-          if (ranks > machine.healthy.num_devices()) continue;
-          std::vector<double> before = machine.times(machine.healthy, verb, ranks, bytes);
-          for (const double left : {0.99, 0.5, 0.1, 0.0}) {
+    for (const Verb verb : {Verb::all_reduce, Verb::all_gather, Verb::all_to_all}) {
+      for (const int ranks : {9, 64}) {  // nine: a node that is filled in part
+        const std::vector<double> whole = machine.times(machine.healthy, verb, ranks, bytes);
+        for (const int cable : some_cables(machine.healthy)) {
+          std::vector<double> before = whole;
+          for (const double left : {0.5, 0.1, 0.0}) {
             Graph graph = machine.healthy;
-            if (left > 0) {
-              cluster::slow_links(graph, {cable, cable ^ 1}, left);
-            } else {
-              cluster::cut_links(graph, {cable, cable ^ 1});
-              if (!cluster::check_connected(graph)) continue;
-              before = machine.times(machine.healthy, verb, ranks, bytes);  // a way round may beat a slow cable
-            }
+            if (left > 0) cluster::slow_links(graph, {cable, cable ^ 1}, left);
+            if (left == 0) cluster::cut_links(graph, {cable, cable ^ 1});
+            if (!cluster::check_connected(graph)) continue;
+            if (left == 0) before = whole;  // a way round may beat a slow cable
             const std::vector<double> seconds = machine.times(graph, verb, ranks, bytes);
             for (std::size_t i = 0; i < seconds.size(); ++i) {
               EXPECT_GE(seconds[i], before[i] * (1 - 1e-9))

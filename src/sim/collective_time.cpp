@@ -506,6 +506,19 @@ double least_time(const CollectivePlace& place, const CollectiveSystem& system, 
   return costs.start_s + volume->rounds * message + volume->sent_bytes / (fastest * share);
 }
 
+// The most hopeful first, so that the others need not be simulated.
+std::vector<std::pair<double, Algorithm>> by_least_time(const CollectivePlace& place, const CollectiveSystem& system,
+                                                        const CollectiveRequest& request,
+                                                        const std::vector<Algorithm>& algorithms, double bytes) {
+  std::vector<std::pair<double, Algorithm>> sorted;
+  for (const Algorithm algorithm : algorithms) {
+    const double least_s = algorithms.size() > 1 ? least_time(place, system, request, algorithm, bytes) : 0;
+    sorted.emplace_back(least_s, algorithm);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return sorted;
+}
+
 Result<CollectiveTable> schedule_table(const CollectivePlace& place, const CollectiveSystem& system,
                                        const CollectiveRequest& request) {
   std::vector<Algorithm> algorithms = usual_algorithms(place.graph, request);
@@ -516,11 +529,10 @@ Result<CollectiveTable> schedule_table(const CollectivePlace& place, const Colle
   for (const double bytes : request.bytes) {
     CollectiveRow row;
     row.bytes = bytes;
-    for (const Algorithm algorithm : algorithms) {
-      const bool hopeless =
-          !row.algorithm.empty() && least_time(place, system, request, algorithm, bytes) >= row.time_s;
-      if (hopeless) continue;
-      const bool must = row.algorithm.empty() && algorithm == algorithms.back();
+    const auto sorted = by_least_time(place, system, request, algorithms, bytes);
+    for (const auto& [least_s, algorithm] : sorted) {
+      if (!row.algorithm.empty() && least_s >= row.time_s) break;
+      const bool must = row.algorithm.empty() && algorithm == sorted.back().second;
       const Result<std::optional<Timed>> one = one_time(place, system, request, algorithm, bytes, must, known);
       if (!one) return tl::unexpected(one.error());
       if (!*one) continue;

@@ -146,6 +146,47 @@ TEST(PairLoad, BundlesCarryWhatEveryPairDoes) {
   }
 }
 
+// Routes by hash come near to an even share of equal links; adaptive ones have it.
+TEST(PairLoad, BundlesHeedTheRouting) {
+  for (const char* name : {"dgx-superpod-a100-20", "meta-24k-h100", "dragonfly-h100"}) {
+    spec::Cluster cluster = entry(name);
+    if (cluster.devices > 256) {
+      ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
+    }
+    const Graph graph = cluster::build_graph(cluster).value();
+    const CollectiveGroups groups{graph.num_devices(), 1, 1};
+    const double even = pair_load(graph, groups, Routing::adaptive, 0)->seconds;
+    const double hashed = every_pair(graph, groups, Routing::ecmp);
+    EXPECT_GE(hashed, even * (1 - 1e-9)) << name;
+    EXPECT_LE(hashed, 1.25 * even) << name;
+  }
+}
+
+TEST(PairLoad, BundlesGoRoundCuts) {
+  spec::Cluster cluster = entry("dgx-superpod-a100-40");
+  const Graph healthy = cluster::build_graph(cluster).value();
+  const CollectiveGroups groups{healthy.num_devices(), 1, 1};
+  for (const char* name : {"leaf0-spine0", "node0/nic0-leaf0"}) {
+    Graph graph = healthy;
+    cluster::cut_links(graph, cluster::find_links(graph, name).value());
+    const PairLoad load = pair_load(graph, groups, Routing::rail, 0).value();
+    EXPECT_GT(graph.links[load.link].bytes_per_s, 0) << name;
+    EXPECT_NEAR(load.seconds / every_pair(graph, groups, Routing::rail), 1, 0.15) << name;
+  }
+}
+
+// Equally near ways are used alike, so that no link has much more to do than it must.
+TEST(PairLoad, ATwistedTorusUsesAllNearWays) {
+  spec::Cluster pod = entry("tpu-v4-4096");
+  ASSERT_TRUE(cluster::apply_slice(pod, "4x4x8_twisted").has_value());
+  const Graph graph = cluster::build_graph(pod).value();
+  const CollectiveGroups all{128, 1, 1};
+  double links = 0;
+  for (int i = 1; i < 128; ++i) links += double(cluster::route(graph, 0, i, Routing::dimension_order).size());
+  const double least = links / 6 / graph.links[0].bytes_per_s;  // six links of each chip, all alike
+  EXPECT_LT(every_pair(graph, all, Routing::dimension_order), 1.3 * least);
+}
+
 TEST(PairLoad, AWholeTorusIsSeenFromItsFirstChip) {
   for (const char* slice : {"4x4x4", "4x8x8", "8x8x16"}) {
     spec::Cluster pod = entry("tpu-v4-4096");
