@@ -137,8 +137,6 @@ Result<CollectiveTable> tuned_table(const CollectivePlace& place, CollectiveSyst
   table.rows = tuned_rows(system, verb, request, options);
   table.hottest_link = sharing->hottest_link;
   table.hottest_share = sharing->hottest_share;
-  table.flows = sharing->flows;
-  table.flow_kinds = sharing->flow_kinds;
   if (!table.rows.empty()) table.network_share = share_of(table.rows.back().algorithm, sharing->share);
   return table;
 }

@@ -53,7 +53,7 @@ struct CollectiveTable {
   double network_share = 1;                 // of the rates by data sheet, for the last row
   int hottest_link = -1;                    // with the most to do
   double hottest_share = 0;
-  std::size_t flows = 0;
+  std::size_t flows = 0;  // that were simulated; 0: the busiest link says enough
   std::size_t flow_kinds = 0;
 };
 

@@ -49,8 +49,6 @@ struct Sharing {
   double crossing_latency_s = -1;  // of the way between domains, mean over the ring; -1: no ring leaves its domain
   int hottest_link = -1;           // of the traffic that decides
   double hottest_share = 0;        // how busy it is
-  std::size_t flows = 0;
-  std::size_t flow_kinds = 0;
 };
 
 // Of the traffic that the verb's algorithms make: rings, trees for an all-reduce (unless only rings are asked for),
@@ -61,15 +59,15 @@ Result<Sharing> network_share(const CollectivePlace& place, const CollectiveGrou
                               const std::optional<cluster::NcclAlgorithm>& only = std::nullopt);
 
 // Seconds that the busiest link needs when every rank sends one byte to each other rank of its group, all at once; and
-// which link that is. Exact for up to 2,048 ranks in all, for whole tori and for fixed routes; beyond, equal links of a
+// which link that is. Exact for up to 1,024 ranks in all, for whole tori and for fixed routes; beyond, equal links of a
 // fabric carry the same, as with adaptive routing.
 struct PairLoad {
   double seconds = 0;
   int link = -1;
 };
-// `every_pair_ranks`: up to so many, each pair has its route.
+// `every_pair_ranks`: up to so many, each pair has its route; -1: as many as it takes to be exact.
 Result<PairLoad> pair_load(const cluster::Graph& graph, const CollectiveGroups& groups, cluster::Routing routing,
-                           int every_pair_ranks = 2048);
+                           int every_pair_ranks = -1);
 
 // Whether the group is a whole torus with all its wraps and nothing cut or slowed, which looks the same from every
 // device.

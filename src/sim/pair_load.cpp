@@ -75,6 +75,10 @@ void add_torus_domain(const Graph& graph, int first, Routing routing, const std:
   }
 }
 
+bool is_fixed(const Graph& graph, Routing routing) {
+  return (routing == Routing::rail || routing == Routing::dimension_order) && graph.dragonfly.groups == 0;
+}
+
 // Devices in whose node, or scale-up domain, something is cut: their routes are looked at one by one.
 std::vector<char> near_cuts(const Graph& graph) {
   std::vector<char> near(graph.devices.size());
@@ -110,7 +114,7 @@ class Bundles {
     lanes_ = cluster::lanes_of_device(graph);
     period_ = std::max(1, graph.host.devices_per_node) * lanes_;
     first_switch_ = std::max(graph.tree.first_vertex, graph.dragonfly.first_vertex);
-    fixed_ = (routing == Routing::rail || routing == Routing::dimension_order) && graph.dragonfly.groups == 0;
+    fixed_ = is_fixed(graph, routing);
   }
 
   // Routes that are looked at one by one because of cuts.
@@ -433,6 +437,7 @@ Result<PairLoad> pair_load(const Graph& graph, const CollectiveGroups& groups, R
   const double pairs = double(groups.groups) * groups.ranks * (groups.ranks - 1);
   double routes = pairs;  // one by one
   const bool has_fabric = graph.kind == cluster::GraphKind::nodes && !graph.host.ports.empty();
+  if (every_pair_ranks < 0) every_pair_ranks = is_fixed(graph, routing) && graph.num_cut == 0 ? 256 : 1024;
   if (is_uniform_torus(graph, groups)) {
     add_torus_domain(graph, 0, routing, torus_link_kinds(graph), loads);
     return busiest(graph, loads);
