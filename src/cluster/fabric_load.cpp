@@ -11,7 +11,6 @@ FabricLoads::FabricLoads(const Graph& graph) : bytes(graph.links.size()), graph_
   behind_.reserve(graph.links.size());
   for (const GraphLink& link : graph.links) behind_.push_back(link.to - first_vertex_);
   met_.assign(switches, -1);
-  known_.assign(switches, 0);
   has_cuts_ = graph.num_cut > 0 && std::any_of(graph.links.begin(), graph.links.end(), [&](const GraphLink& link) {
                 return link.bytes_per_s <= 0 && link.from >= first_vertex_ && link.to >= first_vertex_;
               });
@@ -35,80 +34,70 @@ void FabricLoads::meet(std::vector<Arrived>& there, int link, const Arrived& arr
   there.back().at = at;
 }
 
-// REQUIRES: the switch is one of the destination's group of this tier.
-bool FabricLoads::leads_down(int at, std::size_t tier) {
-  if (tier == 0) return true;
+// How many ways lead to the destination from a switch. Where links are cut, traffic is shared out by these, so that it
+// is the same on all ways that are left.
+double FabricLoads::ways_from(int at, int group, std::size_t tier) {
+  double& known = ways_[static_cast<std::size_t>(at)];
+  if (known >= 0) return known;
   const TreeRoutes& tree = graph_.tree;
-  const int place = tree.down_table[at] + tree.tiers[tier - 1].local[goal_[tier - 1]];
-  for (int i = tree.first_down[place]; i < tree.first_down[place + 1]; ++i) {
-    if (is_usable_down(tree.down[i], tier)) return true;
-  }
-  return false;
-}
-
-bool FabricLoads::leads_on(int at, int group, std::size_t tier) {
-  char& known = known_[static_cast<std::size_t>(at)];
-  if (known != 0) return known == 1;
-  const TreeRoutes& tree = graph_.tree;
-  bool leads = false;
+  double ways = 0;
   if (group == goal_[tier]) {
-    leads = leads_down(at, tier);
+    const int place = tier == 0 ? 0 : tree.down_table[at] + tree.tiers[tier - 1].local[goal_[tier - 1]];
+    if (tier == 0) ways = 1;
+    for (int i = tree.first_down[place]; tier > 0 && i < tree.first_down[place + 1]; ++i) {
+      ways += ways_by(tree.down[i], goal_[tier - 1], tier - 1);
+    }
   } else if (tier + 1 < tree.tiers.size()) {
-    for (int i = tree.first_up[at]; i < tree.first_up[at + 1] && !leads; ++i) {
-      leads = is_usable_up(tree.up[i], tree.tiers[tier].parent[group], tier + 1);
+    for (int i = tree.first_up[at]; i < tree.first_up[at + 1]; ++i) {
+      ways += ways_by(tree.up[i], tree.tiers[tier].parent[group], tier + 1);
     }
   }
-  known_[static_cast<std::size_t>(at)] = leads ? 1 : 2;
-  return leads;
+  ways_[static_cast<std::size_t>(at)] = ways;
+  return ways;
 }
 
-// `group` and `tier` are those of the switch behind the link.
-bool FabricLoads::is_usable_up(int link, int group, std::size_t tier) {
-  return !has_cuts_ || (!is_cut(link) && leads_on(switch_behind(link), group, tier));
+// By a link; `group` and `tier` are those of the switch behind it.
+double FabricLoads::ways_by(int link, int group, std::size_t tier) {
+  if (!has_cuts_) return 1;
+  return is_cut(link) ? 0 : ways_from(switch_behind(link), group, tier);
 }
 
-// From a switch of `tier`.
-bool FabricLoads::is_usable_down(int link, std::size_t tier) {
-  return !has_cuts_ || (!is_cut(link) && leads_on(switch_behind(link), goal_[tier - 1], tier - 1));
+// Sends what has arrived over the fixed one of some links, or, if that is cut or there is none, over all.
+template <typename Take>
+void FabricLoads::share_out(const int* links, int count, int fixed, int group, std::size_t tier, const Take& take) {
+  if (fixed >= 0 && ways_by(links[fixed], group, tier) > 0) return take(fixed, 1.0);
+  double all = 0;
+  for (int i = 0; i < count; ++i) all += ways_by(links[i], group, tier);
+  for (int i = 0; i < count; ++i) {
+    const double ways = ways_by(links[i], group, tier);
+    if (ways > 0) take(i, ways / all);
+  }
 }
 
 void FabricLoads::climb(const Arrived& from, std::size_t tier, bool fixed) {
   const TreeRoutes& tree = graph_.tree;
-  const int first = tree.first_up[from.at];
-  const int count = tree.first_up[from.at + 1] - first;
+  const int* const links = tree.up.data() + tree.first_up[from.at];
+  const int count = tree.first_up[from.at + 1] - tree.first_up[from.at];
   const int group = tree.tiers[tier].parent[from.group];
   const int local = tree.tiers[tier].local[goal_[tier]];
   const int spread = tree.tiers[tier + 1].spread;
-  const auto take = [&](int picked, double amount) {
-    Arrived arrived{0, group, from.key, amount, picked, count};
+  share_out(links, count, fixed ? from.key[tier] % count : -1, group, tier + 1, [&](int picked, double share) {
+    Arrived arrived{0, group, from.key, from.bytes * share, picked, count};
     if (fixed) arrived.key[tier + 1] = next_key(picked, count, spread, local);
-    meet(up_, tree.up[first + picked], arrived);
-  };
-  const int picked = fixed ? from.key[tier] % count : 0;
-  if (fixed && is_usable_up(tree.up[first + picked], group, tier + 1)) return take(picked, from.bytes);
-  int usable = 0;
-  for (int i = 0; i < count; ++i) usable += is_usable_up(tree.up[first + i], group, tier + 1) ? 1 : 0;
-  for (int i = 0; i < count; ++i) {
-    if (is_usable_up(tree.up[first + i], group, tier + 1)) take(i, from.bytes / usable);
-  }
+    meet(up_, links[picked], arrived);
+  });
 }
 
 void FabricLoads::descend(const Arrived& from, std::size_t tier, bool fixed) {
   const TreeRoutes& tree = graph_.tree;
   const int place = tree.down_table[from.at] + tree.tiers[tier - 1].local[goal_[tier - 1]];
-  const int first = tree.first_down[place];
-  const int count = tree.first_down[place + 1] - first;
+  const int* const links = tree.down.data() + tree.first_down[place];
+  const int count = tree.first_down[place + 1] - tree.first_down[place];
   const int slot = tier > 1 ? slot_ : 0;
-  const int picked = fixed ? (from.key[tier - 1] / tree.tiers[tier].spread + slot) % count : 0;
-  if (fixed && is_usable_down(tree.down[first + picked], tier)) {
-    return meet(down_, tree.down[first + picked], {0, goal_[tier - 1], from.key, from.bytes});
-  }
-  int usable = 0;
-  for (int i = 0; i < count; ++i) usable += is_usable_down(tree.down[first + i], tier) ? 1 : 0;
-  for (int i = 0; i < count; ++i) {
-    if (!is_usable_down(tree.down[first + i], tier)) continue;
-    meet(down_, tree.down[first + i], {0, goal_[tier - 1], from.key, from.bytes / usable});
-  }
+  const int picked = fixed ? (from.key[tier - 1] / tree.tiers[tier].spread + slot) % count : -1;
+  share_out(links, count, picked, goal_[tier - 1], tier - 1, [&](int i, double share) {
+    meet(down_, links[i], {0, goal_[tier - 1], from.key, from.bytes * share});
+  });
 }
 
 // Any of the links that join the two groups, and the links inside the groups to its ends.
@@ -147,10 +136,11 @@ bool FabricLoads::spread_dragonfly(const FabricSource& source, int to_router) {
 
 void FabricLoads::set_goal(const NicPort& to) {
   const TreeRoutes& tree = graph_.tree;
+  // Ways are those to a leaf: destinations behind it share them.
+  if (has_cuts_ && (to.leaf != goal_[0] || ways_.empty())) ways_.assign(met_.size(), -1);
   goal_[0] = to.leaf;
   slot_ = to.slot;
   for (std::size_t t = 0; t + 1 < tree.tiers.size(); ++t) goal_[t + 1] = tree.tiers[t].parent[goal_[t]];
-  if (has_cuts_) std::fill(known_.begin(), known_.end(), 0);
   up_.clear();
 }
 
@@ -229,7 +219,7 @@ std::vector<FabricSource> FabricLoads::spread(const std::vector<FabricSource>& s
   start.key[0] = fixed ? to.slot : 0;
   for (const FabricSource& source : sources) {
     if (source.leaf == to.leaf) continue;
-    const bool joined = graph_.tree.tiers.size() > 1 && (!has_cuts_ || leads_on(source.leaf, source.leaf, 0));
+    const bool joined = graph_.tree.tiers.size() > 1 && (!has_cuts_ || ways_from(source.leaf, source.leaf, 0) > 0);
     if (!joined) {
       stuck.push_back(source);
       continue;

@@ -57,10 +57,10 @@ class FabricLoads {
   void climb(const Arrived& from, std::size_t tier, bool fixed);
   void descend(const Arrived& from, std::size_t tier, bool fixed);
   void meet(std::vector<Arrived>& there, int link, const Arrived& arrived);
-  bool leads_on(int at, int group, std::size_t tier);
-  bool leads_down(int at, std::size_t tier);
-  bool is_usable_up(int link, int group, std::size_t tier);
-  bool is_usable_down(int link, std::size_t tier);
+  double ways_from(int at, int group, std::size_t tier);
+  double ways_by(int link, int group, std::size_t tier);
+  template <typename Take>
+  void share_out(const int* links, int count, int fixed, int group, std::size_t tier, const Take& take);
   bool spread_dragonfly(const FabricSource& source, int to_router);
   int switch_behind(int link) const { return behind_[static_cast<std::size_t>(link)]; }
   bool is_cut(int link) const { return graph_.links[static_cast<std::size_t>(link)].bytes_per_s <= 0; }
@@ -74,7 +74,7 @@ class FabricLoads {
   int slot_ = 0;                    // of the destination
   std::vector<Arrived> up_, down_;  // at the next tier up or down
   std::vector<int> met_;            // of each switch its place in what is being collected; -1: not yet
-  std::vector<char> known_;         // of each switch: 0 not looked at, 1 leads to the destination, 2 does not
+  std::vector<double> ways_;        // of each switch: see ways_from; -1: not looked at
 };
 
 // The number that a fixed route is made of. At the leaf it is the destination's slot; above, which of the links that a

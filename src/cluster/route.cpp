@@ -140,6 +140,14 @@ std::uint64_t hash_of(int from, int to, std::uint64_t salt) {
   return splitmix64(state);
 }
 
+Attempt first_attempt(const Graph& graph, int from, int to, Routing routing, std::uint64_t salt) {
+  Attempt attempt{routing, {hash_of(from, to, salt)}, lane_of(graph, from, to, salt), -1, -1};
+  if (is_fixed(routing) && graph.dragonfly.groups == 0 && graph.kind == GraphKind::nodes) {
+    attempt.exit = neighbour_on_rail(graph, from, to);
+  }
+  return attempt;
+}
+
 }  // namespace
 
 bool append_switched(const Graph& graph, int from, int to, std::vector<int>& links) {
@@ -217,25 +225,27 @@ Routing usual_routing(const Graph& graph) {
 
 void append_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
                   std::vector<int>& links) {
-  if (from_device == to_device) return;
-  Attempt attempt{routing, {hash_of(from_device, to_device, salt)}, 0, -1, -1};
-  if (graph.kind == GraphKind::custom) {
-    return append_custom(graph, to_device, attempt.chooser, graph.devices[from_device], links);
-  }
-  attempt.lane = lane_of(graph, from_device, to_device, salt);
-  if (is_fixed(routing) && graph.dragonfly.groups == 0) {
-    attempt.exit = neighbour_on_rail(graph, from_device, to_device);
-  }
   const std::size_t before = links.size();
-  bool found = append_attempt(graph, from_device, to_device, attempt, links);
-  if (!found && attempt.exit < 0) {  // the fabric does not join the two rails
-    links.resize(before);
-    attempt.exit = neighbour_on_rail(graph, from_device, to_device);
-    found = append_attempt(graph, from_device, to_device, attempt, links);
-  }
+  const bool found = append_planned_route(graph, from_device, to_device, routing, salt, links);
   if (found && (graph.num_cut == 0 || intact(graph, links, before))) return;
   links.resize(before);
-  append_around_cuts(graph, from_device, to_device, attempt, links);
+  append_around_cuts(graph, from_device, to_device, first_attempt(graph, from_device, to_device, routing, salt), links);
+}
+
+bool append_planned_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
+                          std::vector<int>& links) {
+  if (from_device == to_device) return true;
+  Attempt attempt = first_attempt(graph, from_device, to_device, routing, salt);
+  if (graph.kind == GraphKind::custom) {
+    append_custom(graph, to_device, attempt.chooser, graph.devices[from_device], links);
+    return true;
+  }
+  const std::size_t before = links.size();
+  if (append_attempt(graph, from_device, to_device, attempt, links)) return true;
+  links.resize(before);
+  if (attempt.exit >= 0) return false;
+  attempt.exit = neighbour_on_rail(graph, from_device, to_device);  // the fabric does not join the two rails
+  return append_attempt(graph, from_device, to_device, attempt, links);
 }
 
 std::vector<int> route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt) {

@@ -49,6 +49,10 @@ std::vector<int> route(const Graph& graph, int from_device, int to_device, Routi
 void append_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
                   std::vector<int>& links);
 
+// As if nothing were cut. Says whether there is such a route.
+bool append_planned_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
+                          std::vector<int>& links);
+
 // Ways out of a device: its NICs times the ports of each. Software, not the fabric, chooses among them, so that this
 // holds for every routing: a flow takes lane (from + to + salt) % lanes, hence as many salts in a row take all of them.
 int lanes_of_device(const Graph& graph);

@@ -142,7 +142,7 @@ class Bundles {
     if (receivers <= 0) return;
     const int to = first == there.begin() ? *last : there.front();
     loads_.path.clear();
-    cluster::append_route(graph_, from, to, routing_, 0, loads_.path);
+    cluster::append_planned_route(graph_, from, to, routing_, 0, loads_.path);  // the fabric knows its cuts
     int leaf = -1;
     for (std::size_t i = 0; i < loads_.path.size() && leaf < 0; ++i) {
       const auto link = static_cast<std::size_t>(loads_.path[i]);
