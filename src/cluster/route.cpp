@@ -14,9 +14,9 @@ using spec::ScaleUpKind;
 struct Attempt {
   Routing routing = Routing::ecmp;
   Chooser chooser;
-  int lane = 0;    // which of the ways out of a device
-  int exit = -1;   // device through whose NIC the flow leaves; -1: its own
-  int entry = -1;  // and arrives
+  int nic_port = 0;  // which of the ways out of a device
+  int exit = -1;     // device through whose NIC the flow leaves; -1: its own
+  int entry = -1;    // and arrives
 };
 
 bool is_fixed(Routing routing) { return routing == Routing::rail || routing == Routing::dimension_order; }
@@ -51,15 +51,15 @@ bool append_across(const Graph& graph, int from, int to, Attempt& attempt, std::
   const HostRoutes& host = graph.host;
   if (host.ports.empty()) return false;
   const bool fixed = is_fixed(attempt.routing);
-  const NicPort& leaving = port_of(graph, from, attempt.lane);
-  const NicPort& arriving = port_of(graph, to, attempt.lane);
+  const NicPort& leaving = port_of(graph, from, attempt.nic_port);
+  const NicPort& arriving = port_of(graph, to, attempt.nic_port);
   if (host.device_link[from] >= 0) links.push_back(host.device_link[from]);
-  links.push_back(host.nic_link[nic_of(host, from, attempt.lane)]);
+  links.push_back(host.nic_link[nic_of(host, from, attempt.nic_port)]);
   links.push_back(leaving.link);
   const bool joined = graph.dragonfly.groups > 0
                           ? append_dragonfly(graph, leaving.leaf, arriving.leaf, attempt.chooser, links)
                           : append_tree(graph, leaving.leaf, arriving, fixed, attempt.chooser, links);
-  if (joined) append_arrival(graph, to, attempt.lane, links);
+  if (joined) append_arrival(graph, to, attempt.nic_port, links);
   return joined;
 }
 
@@ -102,7 +102,7 @@ bool append_around_cuts(const Graph& graph, int from, int to, Attempt attempt, s
   if (attempt.routing != Routing::ecmp) attempt.routing = Routing::adaptive;
   for (int i = 0; i < kAttempts; ++i) {
     links.resize(before);
-    if (i > 0) ++attempt.lane;
+    if (i > 0) ++attempt.nic_port;
     if (i >= kEqualPaths) {
       attempt.exit = some_neighbour(graph, from, attempt.chooser);
       attempt.entry = i % 2 == 0 ? neighbour_on_rail(graph, to, attempt.exit) : to;
@@ -141,7 +141,7 @@ std::uint64_t hash_of(int from, int to, std::uint64_t salt) {
 }
 
 Attempt first_attempt(const Graph& graph, int from, int to, Routing routing, std::uint64_t salt) {
-  Attempt attempt{routing, {hash_of(from, to, salt)}, lane_of(graph, from, to, salt), -1, -1};
+  Attempt attempt{routing, {hash_of(from, to, salt)}, nic_port_for(graph, from, to, salt), -1, -1};
   if (is_fixed(routing) && graph.dragonfly.groups == 0 && graph.kind == GraphKind::nodes) {
     attempt.exit = neighbour_on_rail(graph, from, to);
   }
@@ -197,24 +197,24 @@ bool append_any_way(const Graph& graph, int from, int to, Chooser& chooser, std:
   return true;
 }
 
-int lanes_of_device(const Graph& graph) {
+int nic_ports_of_device(const Graph& graph) {
   const HostRoutes& host = graph.host;
   if (host.nic_link.empty()) return 1;
   const int ports = static_cast<int>(host.ports.size() / host.nic_link.size());
   return std::max(1, nics_of_device(host) * ports);
 }
 
-const NicPort& port_of(const Graph& graph, int device, int lane) {
+const NicPort& port_of(const Graph& graph, int device, int nic_port) {
   const HostRoutes& host = graph.host;
-  const int nic = nic_of(host, device, lane);
+  const int nic = nic_of(host, device, nic_port);
   const int ports = host.first_port[nic + 1] - host.first_port[nic];
-  return host.ports[host.first_port[nic] + lane / nics_of_device(host) % ports];
+  return host.ports[host.first_port[nic] + nic_port / nics_of_device(host) % ports];
 }
 
-void append_arrival(const Graph& graph, int device, int lane, std::vector<int>& links) {
+void append_arrival(const Graph& graph, int device, int nic_port, std::vector<int>& links) {
   const HostRoutes& host = graph.host;
-  links.push_back(port_of(graph, device, lane).link ^ 1);
-  links.push_back(host.nic_link[nic_of(host, device, lane)] ^ 1);
+  links.push_back(port_of(graph, device, nic_port).link ^ 1);
+  links.push_back(host.nic_link[nic_of(host, device, nic_port)] ^ 1);
   if (host.device_link[device] >= 0) links.push_back(host.device_link[device] ^ 1);
 }
 

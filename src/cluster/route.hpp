@@ -53,16 +53,16 @@ void append_route(const Graph& graph, int from_device, int to_device, Routing ro
 bool append_planned_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
                           std::vector<int>& links);
 
-// Ways out of a device: its NICs times the ports of each. Software, not the fabric, chooses among them, so that this
-// holds for every routing: a flow takes lane (from + to + salt) % lanes, hence as many salts in a row take all of them.
-int lanes_of_device(const Graph& graph);
-inline int lane_of(const Graph& graph, int from_device, int to_device, std::uint64_t salt) {
+// Ports of all NICs of a device: its ways out. Software, not the fabric, chooses among them, so that this holds for
+// every routing: a flow takes number (from + to + salt) % ports, hence as many salts in a row take all of them.
+int nic_ports_of_device(const Graph& graph);
+inline int nic_port_for(const Graph& graph, int from_device, int to_device, std::uint64_t salt) {
   const auto sum = salt + static_cast<std::uint64_t>(from_device) + static_cast<std::uint64_t>(to_device);
-  return static_cast<int>(sum % static_cast<std::uint64_t>(lanes_of_device(graph)));
+  return static_cast<int>(sum % static_cast<std::uint64_t>(nic_ports_of_device(graph)));
 }
-// Where flows to a device come out of the fabric on a lane, and the links from there to the device.
-const NicPort& port_of(const Graph& graph, int device, int lane);
-void append_arrival(const Graph& graph, int device, int lane, std::vector<int>& links);
+// Where flows to a device come out of the fabric by number of the port, and the links from there to the device.
+const NicPort& port_of(const Graph& graph, int device, int nic_port);
+void append_arrival(const Graph& graph, int device, int nic_port, std::vector<int>& links);
 
 // Different routes of as few links as possible, at most `limit`, for who sends a flow over the least loaded one or over
 // all.

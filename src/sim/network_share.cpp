@@ -50,14 +50,14 @@ constexpr int kMaxPlaces = 64;
 // Channels of a group: one for each way out of each device of a domain. The fullest domain has `places` of them.
 struct Channels {
   int places = 1;
-  int lanes = 1;
-  int count() const { return places * lanes; }
-  int place(int channel) const { return channel / lanes; }
+  int nic_ports = 1;
+  int count() const { return places * nic_ports; }
+  int place(int channel) const { return channel / nic_ports; }
 };
 
 Channels channels_of(const Graph& graph, const DomainRanks& domains) {
   if (domains.count() == 1) return {};
-  return {std::min(domains.most, kMaxPlaces), cluster::lanes_of_device(graph)};
+  return {std::min(domains.most, kMaxPlaces), cluster::nic_ports_of_device(graph)};
 }
 
 std::uint64_t salt_of(int group, int channel) {
@@ -96,7 +96,7 @@ struct RingFlows {
     const int places = channels.places;
     if (crossings() == 0) return channels.count();
     const int first = (from + 1) % size;  // the place that leaves here, and each `size` further
-    return channels.lanes * (first >= places ? places : places - (places - 1 - first) / size - 1);
+    return channels.nic_ports * (first >= places ? places : places - (places - 1 - first) / size - 1);
   }
 
   // Adds what each link has to carry. All flows are as long, so that max-min fair shares end them with the busiest

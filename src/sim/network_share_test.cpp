@@ -100,7 +100,7 @@ TEST(NetworkShare, AllWaysOutOfADeviceAreUsed) {
     spec::Cluster cluster = entry(name);
     ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
     const Graph graph = cluster::build_graph(cluster).value();
-    EXPECT_GT(cluster::lanes_of_device(graph), 1) << name;
+    EXPECT_GT(cluster::nic_ports_of_device(graph), 1) << name;
     const CollectivePlace place{graph, graph, cluster, cluster::usual_routing(graph)};
     for (const CollectiveGroups groups : {CollectiveGroups{64, 1, 1}, CollectiveGroups{8, 8, 8}}) {
       const Sharing sharing = network_share(place, groups, CollectiveVerb::all_reduce).value();

@@ -46,8 +46,8 @@ class Bundles {
   Bundles(const Graph& graph, const CollectiveGroups& groups, Routing routing, Loads& loads)
       : graph_(graph), groups_(groups), routing_(routing), loads_(loads), fabric_(graph), near_(near_cuts(graph)) {
     domain_ = std::max(1, graph.scale_up.domain);
-    lanes_ = cluster::lanes_of_device(graph);
-    period_ = std::max(1, graph.host.devices_per_node) * lanes_;
+    nic_ports_ = cluster::nic_ports_of_device(graph);
+    period_ = std::max(1, graph.host.devices_per_node) * nic_ports_;
     first_switch_ = std::max(graph.tree.first_vertex, graph.dragonfly.first_vertex);
     fixed_ = is_fixed(graph, routing);
   }
@@ -60,7 +60,7 @@ class Bundles {
   }
 
  private:
-  // Sources whose flows to receivers at one place arrive on one lane.
+  // Sources whose flows to receivers at one place arrive at one port.
   struct Senders {
     struct OfDomain {
       int domain = 0;
@@ -78,13 +78,13 @@ class Bundles {
   };
 
   bool is_near(int device) const { return near_[static_cast<std::size_t>(device)] != 0; }
-  Senders& senders(int device, int lane) {
-    return senders_[static_cast<std::size_t>(device % period_) * static_cast<std::size_t>(lanes_) +
-                    static_cast<std::size_t>(lane)];
+  Senders& senders(int device, int nic_port) {
+    return senders_[static_cast<std::size_t>(device % period_) * static_cast<std::size_t>(nic_ports_) +
+                    static_cast<std::size_t>(nic_port)];
   }
 
   void add_group(int group) {
-    senders_.assign(static_cast<std::size_t>(period_) * static_cast<std::size_t>(lanes_), {});
+    senders_.assign(static_cast<std::size_t>(period_) * static_cast<std::size_t>(nic_ports_), {});
     std::vector<std::vector<int>> at_place(static_cast<std::size_t>(period_));
     std::vector<int> devices;
     for (int rank = 0; rank < groups_.ranks; ++rank) {
@@ -149,7 +149,7 @@ class Bundles {
       loads_.bytes[link] += receivers;
       leaf = graph_.links[link].to >= first_switch_ ? graph_.links[link].to - first_switch_ : -1;
     }
-    note_sender(senders(to, cluster::lane_of(graph_, from, to, 0)), from, leaf);
+    note_sender(senders(to, cluster::nic_port_for(graph_, from, to, 0)), from, leaf);
   }
 
   void note_sender(Senders& senders, int from, int leaf) const {
@@ -165,8 +165,8 @@ class Bundles {
 
   // From each switch to one device; sources of its own domain reach it inside.
   void add_ways_to(int to) {
-    for (int lane = 0; lane < lanes_; ++lane) {
-      Senders& from = senders(to, lane);
+    for (int nic_port = 0; nic_port < nic_ports_; ++nic_port) {
+      Senders& from = senders(to, nic_port);
       if (from.all.empty()) continue;
       own_.clear();
       const auto before = [](const Senders::OfDomain& of, int domain) { return of.domain < domain; };
@@ -177,9 +177,9 @@ class Bundles {
       for (const cluster::FabricSource& source : own_) arriving += source.bytes;
       if (arriving <= 0) continue;
       loads_.path.clear();
-      cluster::append_arrival(graph_, to, lane, loads_.path);
+      cluster::append_arrival(graph_, to, nic_port, loads_.path);
       for (const int link : loads_.path) loads_.bytes[static_cast<std::size_t>(link)] += arriving;
-      const cluster::NicPort& port = cluster::port_of(graph_, to, lane);
+      const cluster::NicPort& port = cluster::port_of(graph_, to, nic_port);
       if (fixed_) {
         add_fixed(from, port, to);
       } else {
@@ -305,13 +305,13 @@ class Bundles {
   cluster::FabricLoads fabric_;
   std::vector<char> near_;  // to cuts, of each device
   int domain_ = 1;
-  int lanes_ = 1;
+  int nic_ports_ = 1;
   int period_ = 1;  // devices this far apart are at the same place
   int first_switch_ = 0;
   bool fixed_ = true;
   bool uniform_ = false;          // every domain is a torus that looks the same from every device
   std::vector<int> kinds_;        // of its links
-  std::vector<Senders> senders_;  // by place and lane
+  std::vector<Senders> senders_;  // by place and port
   std::vector<cluster::FabricSource> own_;
   std::map<int, Receivers> evenly_;  // by leaf
 };

@@ -10,8 +10,9 @@ struct Loads {
   std::vector<int> path;      // scratch
 };
 
-// One byte from one device to another, over as many of its lanes.
-void add_route(const cluster::Graph& graph, int from, int to, cluster::Routing routing, Loads& loads, int lanes = 1);
+// One byte from one device to another, over as many ports of its NICs.
+void add_route(const cluster::Graph& graph, int from, int to, cluster::Routing routing, Loads& loads,
+               int nic_ports = 1);
 
 // Between all devices of the torus that begins with a device. REQUIRES: has_uniform_tori; kinds are torus_link_kinds.
 void add_torus_domain(const cluster::Graph& graph, int first, cluster::Routing routing, const std::vector<int>& kinds,

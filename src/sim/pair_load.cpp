@@ -17,14 +17,14 @@ constexpr double kMostRoutes = 7e7;  // about ten seconds
 void add_every_pair(const Graph& graph, const CollectiveGroups& groups, Routing routing, Loads& loads) {
   constexpr double kManyPairs = 1e6;
   const double pairs = double(groups.groups) * groups.ranks * groups.ranks;
-  const int lanes = pairs < kManyPairs ? cluster::lanes_of_device(graph) : 1;
+  const int nic_ports = pairs < kManyPairs ? cluster::nic_ports_of_device(graph) : 1;
   for (int g = 0; g < groups.groups; ++g) {
     for (int i = 0; i < groups.ranks; ++i) {
       for (int j = 0; j < groups.ranks; ++j) {
         const int from = groups.device(g, i);
         const int to = groups.device(g, j);
         if (i != j)
-          add_route(graph, from, to, routing, loads, domain_of(graph, from) == domain_of(graph, to) ? 1 : lanes);
+          add_route(graph, from, to, routing, loads, domain_of(graph, from) == domain_of(graph, to) ? 1 : nic_ports);
       }
     }
   }
@@ -42,11 +42,11 @@ PairLoad busiest(const Graph& graph, const Loads& loads) {
 
 }  // namespace
 
-void add_route(const Graph& graph, int from, int to, Routing routing, Loads& loads, int lanes) {
-  for (int lane = 0; lane < lanes; ++lane) {
+void add_route(const Graph& graph, int from, int to, Routing routing, Loads& loads, int nic_ports) {
+  for (int nic_port = 0; nic_port < nic_ports; ++nic_port) {
     loads.path.clear();
-    cluster::append_route(graph, from, to, routing, static_cast<std::uint64_t>(lane), loads.path);
-    for (const int link : loads.path) loads.bytes[static_cast<std::size_t>(link)] += 1.0 / lanes;
+    cluster::append_route(graph, from, to, routing, static_cast<std::uint64_t>(nic_port), loads.path);
+    for (const int link : loads.path) loads.bytes[static_cast<std::size_t>(link)] += 1.0 / nic_ports;
   }
 }
 

@@ -67,7 +67,7 @@ constexpr int kAllPairs = 128;          // ranks of an all-to-all whose pairs ar
 struct Channels {
   int number = 1;
   int of_domain = 1;
-  int lanes = 1;
+  int nic_ports = 1;
   int rank(int channel, int rank, int ranks) const {
     const int first = rank / of_domain * of_domain;
     const int size = std::min(of_domain, ranks - first);
@@ -79,9 +79,9 @@ Channels channels_for(const CollectivePlace& place, const CollectiveRequest& req
   const int of_domain = ranks_of_domain(place, request.groups);
   const bool ring = algorithm == Algorithm::ring || algorithm == Algorithm::bidirectional_ring;
   const bool rooted = request.verb == Verb::broadcast || request.verb == Verb::reduce;
-  const int lanes = cluster::lanes_of_device(place.graph);
-  if (!ring || rooted || request.schedule != nullptr || of_domain == request.groups.ranks) return {1, 1, lanes};
-  return {of_domain, of_domain, lanes};
+  const int nic_ports = cluster::nic_ports_of_device(place.graph);
+  if (!ring || rooted || request.schedule != nullptr || of_domain == request.groups.ranks) return {1, 1, nic_ports};
+  return {of_domain, of_domain, nic_ports};
 }
 
 // Calls with every flow of a phase of one group; the same object each time.
@@ -95,13 +95,14 @@ void for_each_flow(const CollectivePlace& place, const CollectiveGroups& groups,
       const int from = groups.device(group, channels.rank(c, transfer.from, groups.ranks));
       const int to = groups.device(group, channels.rank(c, transfer.to, groups.ranks));
       const bool crosses = domain_of(place.graph, from) != domain_of(place.graph, to);
-      const int lanes = crosses ? channels.lanes : 1;
-      for (int lane = 0; lane < lanes; ++lane) {
+      const int nic_ports = crosses ? channels.nic_ports : 1;
+      for (int nic_port = 0; nic_port < nic_ports; ++nic_port) {
         const auto channel = static_cast<std::uint64_t>(group) * 64 + static_cast<std::uint64_t>(c);
-        const auto salt = channel * static_cast<std::uint64_t>(channels.lanes) + static_cast<std::uint64_t>(lane);
+        const auto salt =
+            channel * static_cast<std::uint64_t>(channels.nic_ports) + static_cast<std::uint64_t>(nic_port);
         flow.path.clear();
         cluster::append_route(place.graph, from, to, place.routing, salt, flow.path);
-        flow.bytes = transfer.bytes / channels.number / lanes;
+        flow.bytes = transfer.bytes / channels.number / nic_ports;
         flow.delay_s = crosses ? costs.crossing_s : costs.inside_s;
         visit(std::as_const(flow));
       }
@@ -355,9 +356,9 @@ Result<std::optional<Timed>> one_time(const CollectivePlace& place, const Collec
   const MessageCosts costs = message_costs(place, system);
   auto found = known.find({algorithm, 0});
   if (found == known.end()) {
-    Result<std::vector<PhaseLoad>> loads = pair_loads(place, request.groups, costs);
+    const Result<std::vector<PhaseLoad>> loads = pair_loads(place, request.groups, costs);
     if (!loads) return tl::unexpected(loads.error());
-    found = known.insert({{algorithm, 0}, std::move(*loads)}).first;
+    found = known.insert({{algorithm, 0}, *loads}).first;
   }
   return time_of(found->second, costs, bytes);
 }
