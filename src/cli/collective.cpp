@@ -186,13 +186,7 @@ Result<std::string> answer(const Arguments& arguments, const GraphRequest& on, C
       sim::collective_table({on.graph, on.before(), on.cluster, *routing}, system, request);
   if (!table) return tl::unexpected(table.error());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  Result<sim::CollectiveTable> healthy = sim::CollectiveTable{};
-  if (on.has_faults()) {
-    healthy = sim::collective_table({on.healthy, on.healthy, on.cluster, *routing}, system, request);
-    if (!healthy) return tl::unexpected(healthy.error());
-  }
-  report::CollectiveView view{on.cluster, on.graph, request, *table, nullptr, on.faults, "", took.count()};
-  if (on.has_faults()) view.healthy = &*healthy;
+  report::CollectiveView view{on.cluster, on.graph, request, *table, on.faults, "", took.count()};
   for (const auto& [name, value] : cluster::kRoutingNames) {
     if (value == *routing) view.routing = name;
   }

@@ -20,6 +20,11 @@ Result<spec::Cluster> read_named_cluster(const Arguments& arguments, const std::
   node.scalar = name;
   Result<spec::Cluster> cluster = spec::read_cluster(node, "", catalog_of(arguments));
   if (!cluster) return cluster;
+  if (arguments.has("slice") && arguments.has("devices")) {
+    return input_error(fmt::format("--slice {} and --devices {} both say how large it is", *arguments.value("slice"),
+                                   *arguments.value("devices")),
+                       "leave one of them out");
+  }
   if (const auto slice = arguments.value("slice")) {
     const Result<void> applied = cluster::apply_slice(*cluster, *slice);
     if (!applied) return tl::unexpected(applied.error());

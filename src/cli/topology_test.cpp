@@ -36,6 +36,11 @@ TEST(TopologyCommand, SlicesAndDevicesChangeTheMachine) {
   EXPECT_EQ(json_of({"h100-superpod", "--devices", "4096"})["switches"]["core"], 64);
 }
 
+TEST(TopologyCommand, ASliceAndANumberOfDevicesContradictEachOther) {
+  EXPECT_EQ(refusal({"tpu-v4-4096", "--slice", "4x4x8", "--devices", "256"}),
+            "--slice 4x4x8 and --devices 256 both say how large it is");
+}
+
 TEST(TopologyCommand, RoutesAreGivenByNumberOrName) {
   const nlohmann::json by_number = json_of({"tpu-v5e-256", "--routes", "0,17"});
   EXPECT_EQ(by_number["routes"][0]["links"].size(), 2U);

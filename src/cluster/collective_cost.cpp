@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace twinpod::cluster {
 namespace {
 
-constexpr std::array<FreeNumber<SharedNumbers>, 7> kSharedNumbers = {{
+constexpr std::array<FreeNumber<SharedNumbers>, 8> kSharedNumbers = {{
     {"overlap_ll", &SharedNumbers::overlap_ll, 1.2, 0.3, 5, "exponent p of LL"},
     {"overlap_simple", &SharedNumbers::overlap_simple, 0.9, 0.3, 5, "exponent p of LL128 and Simple"},
     {"overlap_nvls", &SharedNumbers::overlap_nvls, 0.7, 0.3, 5, "exponent p where switches reduce"},
     {"overlap_pairs", &SharedNumbers::overlap_pairs, 0.7, 0.3, 5, "exponent p of an all-to-all"},
     {"small_group", &SharedNumbers::small_group, 0.5, 0.01, 4, "ranks n0: a ring of n reaches n/(n+n0) of its rate"},
-    {"hop_simple", &SharedNumbers::hop_simple, 0.3, 0.01, 3, "share of the tuner's hop latency seen by LL128, Simple"},
+    {"hop_ll", &SharedNumbers::hop_ll, 1, 0.01, 5, "share of the tuner's hop latency inside a node seen by LL"},
+    {"hop_simple", &SharedNumbers::hop_simple, 0.3, 0.01, 3, "the same for LL128 and Simple"},
     {"pair_padding", &SharedNumbers::pair_padding, 0.5, 0.01, 3,
      "exponent on n / (next power of two) for an all-to-all"},
 }};
 
 constexpr std::array<FreeNumber<SystemNumbers>, 12> kSystemNumbers = {{
-    {"latency_ll", &SystemNumbers::latency_ll, 2.5, 0.3, 30, "factor on the tuner's latency, LL"},
-    {"latency_simple", &SystemNumbers::latency_simple, 2.5, 0.3, 30, "factor on the tuner's latency, LL128 and Simple"},
+    {"latency_ll", &SystemNumbers::latency_ll, 2.5, 0.3, 30, "factor on the tuner's latency without hops, LL"},
+    {"latency_simple", &SystemNumbers::latency_simple, 2.5, 0.3, 30, "the same for LL128 and Simple"},
     {"latency_nvls", &SystemNumbers::latency_nvls, 1.7, 0.3, 30, "factor on the tuner's latency, switches that reduce"},
     {"latency_net", &SystemNumbers::latency_net, 1, 0.1, 30, "factor on the tuner's latency of hops between nodes"},
     {"share_ll", &SystemNumbers::share_ll, 0.8, 0.1, 5, "of the tuner's bandwidth, LL"},
@@ -38,10 +40,6 @@ constexpr std::array<FreeNumber<SystemNumbers>, 12> kSystemNumbers = {{
 constexpr double kPairSimpleBytes = 1 << 20;
 constexpr double kPairPaddedBytes = 1 << 25;
 
-// The latency was measured in groups of up to 72, where it grows with the pairs. Beyond, a rank pays for each peer what
-// it pays there.
-constexpr double kPairSquareRanks = 72;
-
 // n ranks in `domains` domains, and what one of them is joined by.
 struct Placement {
   double ranks = 1, per_domain = 1, domains = 1;
@@ -50,6 +48,7 @@ struct Placement {
   double bus_bytes_per_s = 0;   // of a ring through all ranks
   std::size_t by_nodes = 0;     // index into ByNodes
   NetworkShare share;
+  double net_latency_s = 0;
   bool is_split() const { return domains > 1; }
 };
 
@@ -57,6 +56,7 @@ Placement placement_of(const CollectiveSystem& system, int ranks, const CostOpti
   Placement place;
   place.ranks = ranks;
   place.share = options.share;
+  place.net_latency_s = system.net_latency_s;
   const int groups = options.concurrent_groups;
   const int most = options.ranks_per_domain > 0 ? options.ranks_per_domain : system.domain;
   place.per_domain = std::min(ranks, std::max(1, std::min(most, system.domain)));
@@ -89,9 +89,9 @@ double ring_steps(CollectiveVerb verb, double ranks) {
   return verb == CollectiveVerb::broadcast || verb == CollectiveVerb::reduce ? ranks : ranks - 1;
 }
 
-double net_hop_s(const CollectiveSystem& system, double tuner_s, NcclProtocol protocol) {
+double net_hop_s(const Placement& place, double tuner_s, NcclProtocol protocol) {
   // Simple waits for the flush of what has arrived: the wire counts twice.
-  return tuner_s + system.net_latency_s * (protocol == NcclProtocol::simple ? 2 : 1);
+  return tuner_s + place.net_latency_s * (protocol == NcclProtocol::simple ? 2 : 1);
 }
 
 // Bandwidth of a ring: LL sends a flag with each 4 bytes, LL128 one with each 120.
@@ -120,7 +120,7 @@ Candidate ring(const CollectiveSystem& system, const Placement& place, Collectiv
   Candidate c{NcclAlgorithm::ring, protocol};
   c.base_s = nccl.base_ring[p];
   c.link_s = (steps - net_steps) * hop;
-  c.net_s = net_steps * net_hop_s(system, nccl.net_ring[p], protocol);
+  c.net_s = net_steps * net_hop_s(place, nccl.net_ring[p], protocol);
   const bool plateau = place.is_split() && protocol == NcclProtocol::simple && verb == CollectiveVerb::all_reduce &&
                        bytes / (system.family.channels * place.ranks) >= 64;
   if (plateau) {
@@ -146,7 +146,7 @@ Candidate tree(const CollectiveSystem& system, const Placement& place, NcclProto
   Candidate c{NcclAlgorithm::tree, protocol};
   c.base_s = nccl.base_tree[p];
   c.link_s = 2 * (place.per_domain - 1) * nccl.link_tree[p];
-  c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, nccl.net_tree[p], protocol);
+  c.net_s = 2 * std::log2(place.domains) * net_hop_s(place, nccl.net_tree[p], protocol);
   double bus =
       std::min(place.bus_bytes_per_s * place.share.tree * 0.92, family.channels * family.tree_simple[place.by_nodes]);
   if (protocol == NcclProtocol::ll) bus = std::min(bus / 3.8, family.ll_max[place.by_nodes]);
@@ -172,7 +172,7 @@ Candidate nvls(const CollectiveSystem& system, const Placement& place) {
   c.link_s = system.nccl.link_nvls;
   double bus = nvls_bus(system, place);
   if (place.is_split()) {
-    c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, system.nccl.net_nvls_tree, c.protocol);
+    c.net_s = 2 * std::log2(place.domains) * net_hop_s(place, system.nccl.net_nvls_tree, c.protocol);
     bus = std::min({bus, place.net_bytes_per_s * place.share.tree,
                     system.family.channels * system.family.nvls_tree[place.by_nodes]});
   }
@@ -187,7 +187,7 @@ Candidate collnet(const CollectiveSystem& system, const Placement& place) {
   const double peers = place.per_domain - 1;
   Candidate c{NcclAlgorithm::collnet, NcclProtocol::simple};
   c.link_s = 2 * (std::min(1.0, peers) * nccl.link_collnet + peers * nccl.peer_collnet);
-  c.net_s = net_hop_s(system, nccl.net_collnet, c.protocol);
+  c.net_s = net_hop_s(place, nccl.net_collnet, c.protocol);
   const double inside =
       peers > 0 ? place.link_bytes_per_s * place.share.domain * place.per_domain / (2 * peers) : place.net_bytes_per_s;
   c.bytes_per_s = std::min(inside, place.net_bytes_per_s * place.share.tree) * system.family.collnet_efficiency;
@@ -215,6 +215,22 @@ Candidate best_candidate(const CollectiveSystem& system, const Placement& place,
   return best;
 }
 
+// The same choice on another network.
+Candidate candidate_of(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                       const Candidate& like) {
+  switch (like.algorithm) {
+    case NcclAlgorithm::tree:
+      return tree(system, place, like.protocol, bytes);
+    case NcclAlgorithm::nvls:
+    case NcclAlgorithm::nvls_tree:
+      return nvls(system, place);
+    case NcclAlgorithm::collnet:
+      return collnet(system, place);
+    default:
+      return ring(system, place, verb, like.protocol, bytes);
+  }
+}
+
 double overlapped(double latency_s, double transfer_s, double p) {
   if (latency_s <= 0) return transfer_s;
   return latency_s * std::pow(1 + std::pow(transfer_s / latency_s, p), 1 / p);
@@ -233,10 +249,10 @@ double corrected_s(const CollectiveSystem& system, const Candidate& c, Collectiv
   }
   const double ramp = (ranks + shared.small_group) / ranks;
   if (c.protocol == NcclProtocol::ll) {
-    const double latency_s = numbers.latency_ll * (c.base_s + c.link_s) + net_s;
+    const double latency_s = numbers.latency_ll * c.base_s + shared.hop_ll * c.link_s + net_s;
     return overlapped(latency_s, transfer_s * ramp / numbers.share_ll, shared.overlap_ll);
   }
-  const double latency_s = numbers.latency_simple * (c.base_s + shared.hop_simple * c.link_s) + net_s;
+  const double latency_s = numbers.latency_simple * c.base_s + shared.hop_simple * c.link_s + net_s;
   double share = numbers.share_simple;
   if (verb == CollectiveVerb::reduce_scatter) share *= numbers.share_reduce_scatter;
   return overlapped(latency_s, transfer_s * ramp / share, shared.overlap_simple);
@@ -244,19 +260,20 @@ double corrected_s(const CollectiveSystem& system, const Candidate& c, Collectiv
 
 // Sends between all pairs. NCCL works through its peers in rounds whose number is rounded up to a power of two, so that
 // a group of 36 pays for 64 while its parts are small.
-Candidate pairs(const CollectiveSystem& system, const Placement& place, double bytes, double& overlap) {
+Candidate pairs(const CollectiveSystem& system, const Placement& place, double bytes) {
   const double n = place.ranks;
   const double part = bytes / n;
   const double padding = n / static_cast<double>(std::bit_ceil(static_cast<unsigned>(n)));
   const SystemNumbers& numbers = system.numbers;
   Candidate c{NcclAlgorithm::pairs, NcclProtocol::simple};
-  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * n * std::min(n, kPairSquareRanks);
-  overlap = system.shared.overlap_pairs;
+  // Inside a domain, where it was measured, the latency grows with the pairs. Beyond, a rank starts a send for each
+  // peer.
+  const double near = place.per_domain;
+  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * near * near + system.nccl.net_overhead * (n - near);
   double rate = place.link_bytes_per_s * numbers.share_pairs;
   if (part < kPairPaddedBytes) rate *= std::pow(padding, system.shared.pair_padding);
   if (part < kPairSimpleBytes && system.family.tuned) {
     c.protocol = NcclProtocol::ll;
-    overlap = system.shared.overlap_ll;
     rate = std::min(system.family.ll_max[0], place.link_bytes_per_s * 0.5) * numbers.share_pairs_ll * padding;
     rate *= (n - 1) / n;  // here the part for itself is copied like the others
   }
@@ -265,10 +282,48 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
     const auto simple = static_cast<std::size_t>(NcclProtocol::simple);
     const double net = place.net_bytes_per_s / place.per_domain * numbers.share_simple;
     transfer_s = std::max(transfer_s, part * (n - place.per_domain) / net);
-    c.net_s = numbers.latency_net * net_hop_s(system, system.nccl.net_ring[simple], NcclProtocol::simple);
+    c.net_s = numbers.latency_net * net_hop_s(place, system.nccl.net_ring[simple], NcclProtocol::simple);
   }
   c.bytes_per_s = bytes / transfer_s * place.share.pairs;
   return c;
+}
+
+// What is done with a buffer. Choices are made for the power of two at or below, where the tables that they come from
+// have their steps.
+Candidate choice_for(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                     const CostOptions& options) {
+  const double size = std::exp2(std::floor(std::log2(std::max(1.0, bytes))));
+  if (verb == CollectiveVerb::all_to_all) return pairs(system, place, size);
+  if (!options.belief) return best_candidate(system, place, verb, size, options.only);
+  Placement believed = place;
+  believed.share = options.belief->share;
+  believed.net_latency_s = options.belief->net_latency_s;
+  return candidate_of(system, place, verb, size, best_candidate(system, believed, verb, size, options.only));
+}
+
+double time_of(const CollectiveSystem& system, const Candidate& choice, CollectiveVerb verb, double ranks,
+               double bytes) {
+  if (verb != CollectiveVerb::all_to_all) return corrected_s(system, choice, verb, ranks, bytes);
+  const bool ll = choice.protocol == NcclProtocol::ll;
+  const double overlap = ll ? system.shared.overlap_ll : system.shared.overlap_pairs;
+  return overlapped(choice.link_s + choice.net_s, bytes / choice.bytes_per_s, overlap);
+}
+
+// The tuner's choices are not always the fastest, so that its times fall where it changes its mind. But a buffer can be
+// sent as the beginning of a larger one: what the larger one takes is enough. Steps are at powers of two.
+double least_of_larger_s(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                         const CostOptions& options) {
+  constexpr double kHuge = 0x1p50;
+  constexpr double kMostShare = 2;  // more than any measured share of the tuner's bandwidth
+  const double fastest = kMostShare * choice_for(system, place, verb, kHuge, options).bytes_per_s;
+  double least = std::numeric_limits<double>::infinity();
+  double size = std::exp2(std::ceil(std::log2(std::max(1.0, bytes))));
+  if (size == bytes) size *= 2;
+  for (; size / fastest < least; size *= 2) {
+    const Candidate choice = choice_for(system, place, verb, size, options);
+    least = std::min(least, time_of(system, choice, verb, place.ranks, size));
+  }
+  return least;
 }
 
 // As many channels as have enough to do, and what one of them sends at once.
@@ -332,15 +387,9 @@ CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb ve
   CollectiveCost cost;
   if (ranks <= 1 || bytes <= 0) return cost;
   const Placement place = placement_of(system, ranks, options);
-  Candidate choice;
-  if (verb == CollectiveVerb::all_to_all) {
-    double overlap = 1;
-    choice = pairs(system, place, bytes, overlap);
-    cost.time_s = overlapped(choice.link_s + choice.net_s, bytes / choice.bytes_per_s, overlap);
-  } else {
-    choice = best_candidate(system, place, verb, bytes, options.only);
-    cost.time_s = corrected_s(system, choice, verb, ranks, bytes);
-  }
+  const Candidate choice = choice_for(system, place, verb, bytes, options);
+  cost.time_s =
+      std::min(time_of(system, choice, verb, ranks, bytes), least_of_larger_s(system, place, verb, bytes, options));
   cost.algorithm = choice.algorithm;
   cost.protocol = choice.protocol;
   cost.algbw_bytes_per_s = bytes / cost.time_s;

@@ -79,7 +79,7 @@ struct NcclFamily {
 struct SharedNumbers {
   double overlap_ll = 1, overlap_simple = 1, overlap_nvls = 1, overlap_pairs = 1;
   double small_group = 0;
-  double hop_simple = 1;
+  double hop_ll = 1, hop_simple = 1;
   double pair_padding = 1;
 };
 std::span<const FreeNumber<SharedNumbers>> shared_numbers();
@@ -121,11 +121,18 @@ struct NetworkShare {
   double pairs = 1;
 };
 
+// What the tuner believes of a network in which something is cut or slow: it chooses as if all were well.
+struct TunersBelief {
+  NetworkShare share;
+  double net_latency_s = 0;
+};
+
 struct CostOptions {
   int concurrent_groups = 1;
   int ranks_per_domain = 0;
   NetworkShare share;
-  std::optional<NcclAlgorithm> only;  // what the tuner may choose; not with an all-to-all
+  std::optional<TunersBelief> belief;  // none: the network as it is
+  std::optional<NcclAlgorithm> only;   // what the tuner may choose; not with an all-to-all
 };
 
 struct CollectiveCost {

@@ -14,8 +14,9 @@ using spec::ScaleUpKind;
 struct Attempt {
   Routing routing = Routing::ecmp;
   Chooser chooser;
-  int exit = -1;   // device through whose NIC the flow leaves; -1: its own
-  int entry = -1;  // and arrives
+  int nic_port = 0;  // which of the ways out of a device
+  int exit = -1;     // device through whose NIC the flow leaves; -1: its own
+  int entry = -1;    // and arrives
 };
 
 bool is_fixed(Routing routing) { return routing == Routing::rail || routing == Routing::dimension_order; }
@@ -50,25 +51,16 @@ bool append_across(const Graph& graph, int from, int to, Attempt& attempt, std::
   const HostRoutes& host = graph.host;
   if (host.ports.empty()) return false;
   const bool fixed = is_fixed(attempt.routing);
-  const int number = fixed ? to : attempt.chooser.of(nics_of_device(host));
-  const int out = nic_of(host, from, number);
-  const int in = nic_of(host, to, number);
-  const int ports = host.first_port[out + 1] - host.first_port[out];
-  const int plane =
-      fixed ? (from / host.devices_per_node + to / host.devices_per_node) % ports : attempt.chooser.of(ports);
-  const NicPort& leaving = host.ports[host.first_port[out] + plane];
-  const NicPort& arriving = host.ports[host.first_port[in] + plane];
+  const NicPort& leaving = port_of(graph, from, attempt.nic_port);
+  const NicPort& arriving = port_of(graph, to, attempt.nic_port);
   if (host.device_link[from] >= 0) links.push_back(host.device_link[from]);
-  links.push_back(host.nic_link[out]);
+  links.push_back(host.nic_link[nic_of(host, from, attempt.nic_port)]);
   links.push_back(leaving.link);
   const bool joined = graph.dragonfly.groups > 0
                           ? append_dragonfly(graph, leaving.leaf, arriving.leaf, attempt.chooser, links)
                           : append_tree(graph, leaving.leaf, arriving, fixed, attempt.chooser, links);
-  if (!joined) return false;
-  links.push_back(arriving.link ^ 1);
-  links.push_back(host.nic_link[in] ^ 1);
-  if (host.device_link[to] >= 0) links.push_back(host.device_link[to] ^ 1);
-  return true;
+  if (joined) append_arrival(graph, to, attempt.nic_port, links);
+  return joined;
 }
 
 bool same_domain(const Graph& graph, int a, int b) {
@@ -110,6 +102,7 @@ bool append_around_cuts(const Graph& graph, int from, int to, Attempt attempt, s
   if (attempt.routing != Routing::ecmp) attempt.routing = Routing::adaptive;
   for (int i = 0; i < kAttempts; ++i) {
     links.resize(before);
+    if (i > 0) ++attempt.nic_port;
     if (i >= kEqualPaths) {
       attempt.exit = some_neighbour(graph, from, attempt.chooser);
       attempt.entry = i % 2 == 0 ? neighbour_on_rail(graph, to, attempt.exit) : to;
@@ -145,6 +138,14 @@ std::uint64_t hash_of(int from, int to, std::uint64_t salt) {
   std::uint64_t state =
       salt * 0x9e3779b97f4a7c15U + (static_cast<std::uint64_t>(from) << 32U) + static_cast<std::uint64_t>(to);
   return splitmix64(state);
+}
+
+Attempt first_attempt(const Graph& graph, int from, int to, Routing routing, std::uint64_t salt) {
+  Attempt attempt{routing, {hash_of(from, to, salt)}, nic_port_for(graph, from, to, salt), -1, -1};
+  if (is_fixed(routing) && graph.dragonfly.groups == 0 && graph.kind == GraphKind::nodes) {
+    attempt.exit = neighbour_on_rail(graph, from, to);
+  }
+  return attempt;
 }
 
 }  // namespace
@@ -196,6 +197,27 @@ bool append_any_way(const Graph& graph, int from, int to, Chooser& chooser, std:
   return true;
 }
 
+int nic_ports_of_device(const Graph& graph) {
+  const HostRoutes& host = graph.host;
+  if (host.nic_link.empty()) return 1;
+  const int ports = static_cast<int>(host.ports.size() / host.nic_link.size());
+  return std::max(1, nics_of_device(host) * ports);
+}
+
+const NicPort& port_of(const Graph& graph, int device, int nic_port) {
+  const HostRoutes& host = graph.host;
+  const int nic = nic_of(host, device, nic_port);
+  const int ports = host.first_port[nic + 1] - host.first_port[nic];
+  return host.ports[host.first_port[nic] + nic_port / nics_of_device(host) % ports];
+}
+
+void append_arrival(const Graph& graph, int device, int nic_port, std::vector<int>& links) {
+  const HostRoutes& host = graph.host;
+  links.push_back(port_of(graph, device, nic_port).link ^ 1);
+  links.push_back(host.nic_link[nic_of(host, device, nic_port)] ^ 1);
+  if (host.device_link[device] >= 0) links.push_back(host.device_link[device] ^ 1);
+}
+
 Routing usual_routing(const Graph& graph) {
   if (graph.scale_up.kind == ScaleUpKind::torus) return Routing::dimension_order;
   return graph.dragonfly.groups > 0 || graph.kind == GraphKind::custom ? Routing::ecmp : Routing::rail;
@@ -203,24 +225,27 @@ Routing usual_routing(const Graph& graph) {
 
 void append_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
                   std::vector<int>& links) {
-  if (from_device == to_device) return;
-  Attempt attempt{routing, {hash_of(from_device, to_device, salt)}, -1, -1};
-  if (graph.kind == GraphKind::custom) {
-    return append_custom(graph, to_device, attempt.chooser, graph.devices[from_device], links);
-  }
-  if (is_fixed(routing) && graph.dragonfly.groups == 0) {
-    attempt.exit = neighbour_on_rail(graph, from_device, to_device);
-  }
   const std::size_t before = links.size();
-  bool found = append_attempt(graph, from_device, to_device, attempt, links);
-  if (!found && attempt.exit < 0) {  // the fabric does not join the two rails
-    links.resize(before);
-    attempt.exit = neighbour_on_rail(graph, from_device, to_device);
-    found = append_attempt(graph, from_device, to_device, attempt, links);
-  }
+  const bool found = append_planned_route(graph, from_device, to_device, routing, salt, links);
   if (found && (graph.num_cut == 0 || intact(graph, links, before))) return;
   links.resize(before);
-  append_around_cuts(graph, from_device, to_device, attempt, links);
+  append_around_cuts(graph, from_device, to_device, first_attempt(graph, from_device, to_device, routing, salt), links);
+}
+
+bool append_planned_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
+                          std::vector<int>& links) {
+  if (from_device == to_device) return true;
+  Attempt attempt = first_attempt(graph, from_device, to_device, routing, salt);
+  if (graph.kind == GraphKind::custom) {
+    append_custom(graph, to_device, attempt.chooser, graph.devices[from_device], links);
+    return true;
+  }
+  const std::size_t before = links.size();
+  if (append_attempt(graph, from_device, to_device, attempt, links)) return true;
+  links.resize(before);
+  if (attempt.exit >= 0) return false;
+  attempt.exit = neighbour_on_rail(graph, from_device, to_device);  // the fabric does not join the two rails
+  return append_attempt(graph, from_device, to_device, attempt, links);
 }
 
 std::vector<int> route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt) {

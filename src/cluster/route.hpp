@@ -49,6 +49,21 @@ std::vector<int> route(const Graph& graph, int from_device, int to_device, Routi
 void append_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
                   std::vector<int>& links);
 
+// As if nothing were cut. Says whether there is such a route.
+bool append_planned_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,
+                          std::vector<int>& links);
+
+// Ports of all NICs of a device: its ways out. Software, not the fabric, chooses among them, so that this holds for
+// every routing: a flow takes number (from + to + salt) % ports, hence as many salts in a row take all of them.
+int nic_ports_of_device(const Graph& graph);
+inline int nic_port_for(const Graph& graph, int from_device, int to_device, std::uint64_t salt) {
+  const auto sum = salt + static_cast<std::uint64_t>(from_device) + static_cast<std::uint64_t>(to_device);
+  return static_cast<int>(sum % static_cast<std::uint64_t>(nic_ports_of_device(graph)));
+}
+// Where flows to a device come out of the fabric by number of the port, and the links from there to the device.
+const NicPort& port_of(const Graph& graph, int device, int nic_port);
+void append_arrival(const Graph& graph, int device, int nic_port, std::vector<int>& links);
+
 // Different routes of as few links as possible, at most `limit`, for who sends a flow over the least loaded one or over
 // all.
 std::vector<std::vector<int>> equal_routes(const Graph& graph, int from_device, int to_device, int limit);

@@ -79,8 +79,8 @@ int seen_from(const ScaleUpRoutes& torus, int from, int to) {
   return chip_at(torus, seen);
 }
 
-// Any link that comes nearer to the goal; the first one in order, or one of them by the chooser.
-bool append_twisted(const Graph& graph, int from, int to, bool in_order, Chooser& chooser, std::vector<int>& links) {
+// Any link that comes nearer to the goal, by the chooser: the first one of all would have most flows on the same links.
+bool append_twisted(const Graph& graph, int from, int to, Chooser& chooser, std::vector<int>& links) {
   const ScaleUpRoutes& torus = graph.scale_up;
   const int first = from / torus.domain * torus.domain;
   const int goal = to - first;
@@ -96,7 +96,7 @@ bool append_twisted(const Graph& graph, int from, int to, bool in_order, Chooser
       nearer[static_cast<std::size_t>(count++)] = link;
     }
     if (count == 0) return false;
-    links.push_back(nearer[static_cast<std::size_t>(in_order ? 0 : chooser.of(count))]);
+    links.push_back(nearer[static_cast<std::size_t>(chooser.of(count))]);
     at = graph.links[links.back()].to;
   }
   return true;
@@ -106,7 +106,7 @@ bool append_twisted(const Graph& graph, int from, int to, bool in_order, Chooser
 
 bool append_torus(const Graph& graph, int from, int to, bool in_order, Chooser& chooser, std::vector<int>& links) {
   const ScaleUpRoutes& torus = graph.scale_up;
-  if (torus.twisted) return append_twisted(graph, from, to, in_order, chooser, links);
+  if (torus.twisted) return append_twisted(graph, from, to, chooser, links);
   const int first = from / torus.domain * torus.domain;
   Place at = place_of(torus, from - first);
   const Place goal = place_of(torus, to - first);

@@ -1,19 +1,13 @@
 #include <algorithm>
 #include <array>
 
+#include "cluster/fabric_load.hpp"
 #include "cluster/route_parts.hpp"
 
 namespace twinpod::cluster {
 namespace {
 
 constexpr std::size_t kMostTiers = 8;
-
-// The number that a fixed route is made of. At the leaf it is the destination's slot; above, which of the links that a
-// switch has to the destination's group. Flows to different destinations below one leaf then never share a link on the
-// way down (d-mod-k routing, Zahavi 2010, https://doi.org/10.1002/cpe.1646).
-int next_key(int picked, int links, int spread, int local) {
-  return local * std::max(1, links / spread) + picked / spread;
-}
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cluster/topology_parts.hpp"
+#include "core/thousands.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::cluster {
@@ -93,7 +94,11 @@ Result<void> add_fabric(const Machine& machine, Graph& graph) {
 
 void add_devices(const Machine& machine, Graph& graph) {
   const int tier = vertex_tier(graph, "device");
-  graph.vertices.reserve(static_cast<std::size_t>(machine.devices));
+  // Room for what most machines have (memory that is not used costs nothing): half of the time to build a million
+  // devices would go into moving links.
+  const std::size_t nics = static_cast<std::size_t>(machine.nodes) * static_cast<std::size_t>(machine.nics);
+  graph.vertices.reserve(2 * (static_cast<std::size_t>(machine.devices) + nics));
+  graph.links.reserve(2 * (3 * static_cast<std::size_t>(machine.devices) + 5 * nics));
   for (int device = 0; device < machine.devices; ++device) {
     const int per_node = machine.cluster.devices_per_node;
     add_vertex(graph, {tier, device / per_node, device % per_node, 0, 1});
@@ -125,6 +130,12 @@ Result<Machine> machine_of(const spec::Cluster& cluster) {
 
 Result<Graph> build_graph(const spec::Cluster& cluster) {
   if (cluster.topology.fabric == Fabric::custom) return custom_graph(cluster);
+  constexpr int kMostDevices = 1 << 21;  // about 4 GB
+  if (cluster.devices > kMostDevices) {
+    return input_error(fmt::format("{} has {} devices; a graph is built for at most {}", cluster.name,
+                                   with_thousands(cluster.devices), with_thousands(kMostDevices)),
+                       fmt::format("--devices {}", kMostDevices));
+  }
   const Result<Machine> machine = machine_of(cluster);
   if (!machine) return tl::unexpected(machine.error());
   Graph graph;

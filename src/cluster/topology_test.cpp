@@ -214,6 +214,18 @@ TEST(Topology, AnyNumberOfChipsGetsAnEvenShape) {
   EXPECT_EQ(built(tpu).scale_up.shape, (std::vector<int>{8, 8, 8}));
   ASSERT_TRUE(apply_devices(tpu, 128).has_value());
   EXPECT_EQ(built(tpu).scale_up.shape, (std::vector<int>{4, 4, 8}));
+  ASSERT_TRUE(apply_devices(tpu, 8).has_value());
+  EXPECT_EQ(built(tpu).scale_up.shape, (std::vector<int>{2, 2, 2}));
+  ASSERT_TRUE(apply_devices(tpu, 32).has_value());
+  EXPECT_EQ(built(tpu).scale_up.shape, (std::vector<int>{2, 4, 4}));
+}
+
+TEST(Topology, MoreDevicesThanAGraphCanHoldAreRefused) {
+  spec::Cluster pod = entry("h100-superpod");
+  ASSERT_TRUE(apply_devices(pod, 10'000'000).has_value());
+  const Result<Graph> graph = build_graph(pod);
+  ASSERT_FALSE(graph.has_value());
+  EXPECT_NE(graph.error().message.find("10,000,000 devices"), std::string::npos) << graph.error().message;
 }
 
 TEST(Topology, SlicesThatDoNotFitAreRefused) {

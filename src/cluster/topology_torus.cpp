@@ -118,8 +118,10 @@ std::vector<int> even_shape(int chips, int axes, int cube) {
     if (first > shape.front() && first != chips) continue;
     shape.insert(shape.begin(), first);
     // Even axes first of all, but whole cubes before that: only they can close to rings.
-    long long score = 0;
-    for (const int length : shape) score += length + (cube > 0 && length % cube != 0 ? 1'000'000'000LL : 0);
+    constexpr long long kOpen = 1'000'000'000;
+    const bool open =
+        cube > 0 && std::any_of(shape.begin(), shape.end(), [&](int length) { return length % cube != 0; });
+    const long long score = std::accumulate(shape.begin(), shape.end(), open ? kOpen : 0LL);
     if (best.empty() || score < best_score) {
       best = shape;
       best_score = score;

@@ -12,6 +12,7 @@
 // all_to_all (its own part included).
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "collective/schedule.hpp"
@@ -64,13 +65,24 @@ std::vector<Transfer> transfers_of(const Schedule& schedule, const Round& round,
 double num_transfers(const Phase& phase);
 
 template <typename F>
-void for_each_transfer(const Phase& phase, const Shift& shift, F&& f) {
-  for (int rank = 0; rank < phase.ranks; ++rank) {
+void for_each_transfer(const Phase& phase, const Shift& shift, int begin, int end, F&& f) {
+  for (int rank = begin; rank < std::min(end, phase.ranks); ++rank) {
     const int digit = rank / shift.stride % shift.extent;
     const int in_window = ((digit - shift.first) % shift.extent + shift.extent) % shift.extent;
     if (shift.count >= 0 && in_window >= shift.count) continue;
     const int to_digit = ((digit + shift.by) % shift.extent + shift.extent) % shift.extent;
     f(Transfer{rank, rank + (to_digit - digit) * shift.stride, shift.bytes});
+  }
+}
+
+template <typename F>
+void for_each_transfer(const Phase& phase, const Shift& shift, F&& f) {
+  const bool in_one_piece =
+      shift.stride == 1 && shift.first >= 0 && shift.count >= 0 && shift.first + shift.count <= shift.extent;
+  if (!in_one_piece) return for_each_transfer(phase, shift, 0, phase.ranks, f);
+  // A window of a long chain: the other ranks, which are most of them, need not be looked at.
+  for (int block = 0; block < phase.ranks; block += shift.extent) {
+    for_each_transfer(phase, shift, block + shift.first, block + shift.first + shift.count, f);
   }
 }
 

@@ -237,7 +237,8 @@ std::string format_seconds(double seconds) {
   static constexpr std::array kSteps = {
       Step{0, 1e-9, "ns"},       Step{1e-6, 1e-6, "µs"},      Step{1e-3, 1e-3, "ms"},    Step{1, 1, "s"},
       Step{120, kMinute, "min"}, Step{2 * kHour, kHour, "h"}, Step{2 * kDay, kDay, "d"}, Step{2 * kYear, kYear, "y"}};
-  return seconds == 0 ? "0 s" : format_scaled(seconds, kSteps);
+  constexpr double kRounding = 1e-12;  // less than that is what sums of times leave behind
+  return std::abs(seconds) < kRounding ? "0 s" : format_scaled(seconds, kSteps);
 }
 
 std::string format_flop_per_s(double flop_per_s) {

@@ -175,7 +175,7 @@ TEST(Units, WhatIsBeyondThePrefixesIsStillReadable) {
   EXPECT_EQ(format_bytes(5e21), "5000 EB");
   EXPECT_EQ(format_count(1e22), "1e+10 T");
   EXPECT_EQ(format_seconds(1e-12), "0.001 ns");
-  EXPECT_EQ(format_seconds(1e-320), "1e-311 ns");
+  EXPECT_EQ(format_seconds(1e-320), "0 s");  // sums of times leave such things behind
   EXPECT_EQ(format_bytes(std::numeric_limits<double>::infinity()), "inf");
 }
 

@@ -37,10 +37,20 @@ std::string time_text(double seconds) {
   return micro >= 1000 ? with_thousands(micro) : fmt::format("{:.1f}", micro);
 }
 
+// 2nd, 3rd, 8th, 11th, 22nd
+std::string ordinal(int number) {
+  constexpr std::array<std::string_view, 4> kEndings = {"th", "st", "nd", "rd"};
+  const int last = number % 10;
+  const bool teen = number / 10 % 10 == 1;
+  return fmt::format("{}{}", with_thousands(number),
+                     teen || last > 3 ? "th" : kEndings[static_cast<std::size_t>(last)]);
+}
+
 std::string headline(const CollectiveView& view) {
   const sim::CollectiveGroups& groups = view.request.groups;
-  std::string text = fmt::format("{} over {} ranks", name_of(view.request.verb), with_thousands(groups.ranks));
-  if (groups.stride > 1) text += fmt::format(", every {}th device", groups.stride);
+  std::string text = fmt::format("{} over {} rank{}", name_of(view.request.verb), with_thousands(groups.ranks),
+                                 groups.ranks == 1 ? "" : "s");
+  if (groups.stride > 1) text += fmt::format(", every {} device", ordinal(groups.stride));
   if (groups.groups > 1) text += fmt::format(", {} groups at once", with_thousands(groups.groups));
   text += fmt::format(", {}\n", view.cluster.name);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);
@@ -57,7 +67,7 @@ std::vector<Column> columns_of(const CollectiveView& view) {
   columns.push_back({"time (us)", Align::right});
   columns.push_back({"algbw (GB/s)", Align::right});
   columns.push_back({"busbw (GB/s)", Align::right});
-  if (view.healthy != nullptr) {
+  if (!view.table.healthy_rows.empty()) {
     columns.push_back({"whole (us)", Align::right});
     columns.push_back({"slower", Align::right});
   }
@@ -75,8 +85,8 @@ std::vector<std::string> cells_of(const CollectiveView& view, std::size_t i) {
   cells.push_back(time_text(row.time_s));
   cells.push_back(rate_text(row.algbw_bytes_per_s));
   cells.push_back(rate_text(row.busbw_bytes_per_s));
-  if (view.healthy != nullptr) {
-    const double before = view.healthy->rows[i].time_s;
+  if (!view.table.healthy_rows.empty()) {
+    const double before = view.table.healthy_rows[i].time_s;
     cells.push_back(time_text(before));
     cells.push_back(before > 0 ? fmt::format("{:.2f}x", row.time_s / before) : "");
   }
@@ -137,7 +147,7 @@ std::string collective_json(const CollectiveView& view) {
     one["time_s"] = row.time_s;
     one["algbw_bytes_per_s"] = row.algbw_bytes_per_s;
     one["busbw_bytes_per_s"] = row.busbw_bytes_per_s;
-    if (view.healthy != nullptr) one["healthy_time_s"] = view.healthy->rows[i].time_s;
+    if (!view.table.healthy_rows.empty()) one["healthy_time_s"] = view.table.healthy_rows[i].time_s;
     json["rows"].push_back(std::move(one));
   }
   return json.dump(2) + "\n";

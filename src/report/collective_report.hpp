@@ -13,7 +13,6 @@ struct CollectiveView {
   const cluster::Graph& graph;
   const sim::CollectiveRequest& request;
   const sim::CollectiveTable& table;
-  const sim::CollectiveTable* healthy = nullptr;  // before anything was cut or slowed
   std::vector<std::string> faults;
   std::string routing;
   double seconds = 0;  // that the prediction took

@@ -48,14 +48,17 @@ struct CollectiveRow {
 
 struct CollectiveTable {
   std::vector<CollectiveRow> rows;
-  bool tuned = false;        // by NCCL's model; false: flows of schedules
-  double network_share = 1;  // of the rates by data sheet, for the last row
-  int hottest_link = -1;     // with the most to do
+  std::vector<CollectiveRow> healthy_rows;  // before anything was cut or slowed; empty: nothing is
+  bool tuned = false;                       // by NCCL's model; false: flows of schedules
+  double network_share = 1;                 // of the rates by data sheet, for the last row
+  int hottest_link = -1;                    // with the most to do
   double hottest_share = 0;
-  std::size_t flows = 0;
+  std::size_t flows = 0;  // that were simulated; 0: the busiest link says enough
   std::size_t flow_kinds = 0;
 };
 
+// With something cut or slowed, nothing takes less time than before: ways round a cut may by chance be spread better
+// than those they replace, but software that could use them would have done so before.
 Result<CollectiveTable> collective_table(const CollectivePlace& place, const cluster::CollectiveSystem& system,
                                          const CollectiveRequest& request);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "collective/phases.hpp"
 
@@ -45,81 +44,89 @@ DomainRanks ranks_by_domain(const Graph& graph, const CollectiveGroups& groups, 
   return domains;
 }
 
-// Channels beyond this use the same links again.
-constexpr int kMaxChannels = 64;
+// More of them would use the same links again.
+constexpr int kMaxPlaces = 64;
 
-std::uint64_t salt_of(int group, int channel) {
-  return static_cast<std::uint64_t>(group) * kMaxChannels + static_cast<std::uint64_t>(channel);
+// Channels of a group: one for each way out of each device of a domain. The fullest domain has `places` of them.
+struct Channels {
+  int places = 1;
+  int nic_ports = 1;
+  int count() const { return places * nic_ports; }
+  int place(int channel) const { return channel / nic_ports; }
+};
+
+Channels channels_of(const Graph& graph, const DomainRanks& domains) {
+  if (domains.count() == 1) return {};
+  return {std::min(domains.most, kMaxPlaces), cluster::nic_ports_of_device(graph)};
 }
 
-// Rings of a group on all its channels. Channel c enters each domain at device c of it, goes through all devices and
-// leaves from the one before c. So channels differ in where they cross, and have nearly all their ways inside in
-// common. Flows are drawn when they are needed: first those inside a domain, one from each device, then its crossings.
+std::uint64_t salt_of(int group, int channel) {
+  constexpr std::uint64_t kGroupSalts = 4096;
+  return static_cast<std::uint64_t>(group) * kGroupSalts + static_cast<std::uint64_t>(channel);
+}
+
+// Rings of a group on all its channels. A channel of place p enters each domain at device p of it, goes through all
+// devices and leaves from the one before p. So channels differ in where they cross, and have nearly all their ways
+// inside in common.
 struct RingFlows {
   const CollectivePlace& place;
   int group = 0;
   DomainRanks domains;
-  int channels = 1;
+  Channels channels;
   double bytes = 0;
-  std::vector<std::size_t> first_flow;  // of each domain, and the end
 
   int inside(int domain) const {
     // The links of a mesh are used by rings in many orders; pair_load looks at them.
     const bool mesh = place.graph.scale_up.kind == spec::ScaleUpKind::mesh;
     return mesh || domains.size(domain) == 1 ? 0 : domains.size(domain);
   }
-  int crossings() const { return domains.count() > 1 ? channels : 0; }
+  int crossings() const { return domains.count() > 1 ? channels.count() : 0; }
 
   void route(int from, int to, int channel, std::vector<int>& path) const {
     cluster::append_route(place.graph, from, to, place.routing, salt_of(group, channel), path);
   }
   void crossing(int domain, int channel, std::vector<int>& path) const {
     const int next = domain + 1 == domains.count() ? 0 : domain + 1;
-    route(domains.device(domain, channel + domains.size(domain) - 1), domains.device(next, channel), channel, path);
+    const int at = channels.place(channel);
+    route(domains.device(domain, at + domains.size(domain) - 1), domains.device(next, at), channel, path);
   }
   // Channels that take the way from this device to the next one of the domain; the others leave the domain here.
   int passing(int domain, int from) const {
     const int size = domains.size(domain);
-    if (crossings() == 0) return channels;
-    const int first = (from + 1) % size;  // channel that leaves here, and each `size` further
-    return first >= channels ? channels : channels - (channels - 1 - first) / size - 1;
+    const int places = channels.places;
+    if (crossings() == 0) return channels.count();
+    const int first = (from + 1) % size;  // the place that leaves here, and each `size` further
+    return channels.nic_ports * (first >= places ? places : places - (places - 1 - first) / size - 1);
   }
 
-  void draw(std::size_t index, Flow& flow) const {
-    const auto after = std::upper_bound(first_flow.begin(), first_flow.end(), index);
-    const int domain = static_cast<int>(after - first_flow.begin()) - 1;
-    const int place_in = static_cast<int>(index - *(after - 1));
-    flow.bytes = bytes;
-    if (place_in >= inside(domain)) {
-      crossing(domain, place_in - inside(domain), flow.path);
-      return;
+  // Adds what each link has to carry. All flows are as long, so that max-min fair shares end them with the busiest
+  // link: its share is the least of all, and whoever has more is done before.
+  void add_loads(std::vector<double>& loads) const {
+    std::vector<int> path;
+    const auto add = [&](double amount) {
+      for (const int link : path) loads[static_cast<std::size_t>(link)] += amount;
+      path.clear();
+    };
+    for (int d = 0; d < domains.count(); ++d) {
+      for (int i = 0; i < inside(d); ++i) {
+        const int count = passing(d, i);
+        if (count == 0) continue;
+        route(domains.device(d, i), domains.device(d, i + 1), 0, path);
+        add(bytes * count);
+      }
+      for (int c = 0; c < crossings(); ++c) {
+        crossing(d, c, path);
+        add(bytes);
+      }
     }
-    flow.count = passing(domain, place_in);
-    if (flow.count > 0) route(domains.device(domain, place_in), domains.device(domain, place_in + 1), 0, flow.path);
-    if (flow.count == 0) flow = Flow{};  // nobody passes: nothing, over no link
   }
 };
 
-std::shared_ptr<const RingFlows> ring_flows(const CollectivePlace& place, const CollectiveGroups& groups, int group) {
-  auto ring =
-      std::make_shared<RingFlows>(RingFlows{place, group, ranks_by_domain(place.graph, groups, group), 1, 0, {}});
-  if (ring->domains.count() > 1) ring->channels = std::min(ring->domains.most, kMaxChannels);
-  ring->bytes = 1.0 / groups.ranks / ring->channels;
-  ring->first_flow.push_back(0);
-  for (int d = 0; d < ring->domains.count(); ++d) {
-    ring->first_flow.push_back(ring->first_flow.back() + static_cast<std::size_t>(ring->inside(d) + ring->crossings()));
-  }
+RingFlows ring_flows(const CollectivePlace& place, const CollectiveGroups& groups, int group) {
+  RingFlows ring{place, group, ranks_by_domain(place.graph, groups, group), {}, 0};
+  ring.channels = channels_of(place.graph, ring.domains);
+  ring.bytes = 1.0 / groups.ranks / ring.channels.count();
   return ring;
-}
-
-Program ring_program(const std::shared_ptr<const RingFlows>& ring, double repeats) {
-  PhaseFlows phase;
-  phase.repeats = repeats;
-  phase.num_drawn = ring->first_flow.back();
-  phase.draw = [ring](std::size_t index, Flow& flow) { ring->draw(index, flow); };
-  Program program;
-  program.phases.push_back(std::move(phase));
-  return program;
 }
 
 // Mean over at most so many of a ring's crossings.
@@ -145,26 +152,37 @@ Result<void> add_tree_loads(const CollectivePlace& place, const DomainRanks& dom
   const auto phases =
       collective::phases(collective::Verb::all_reduce, collective::Algorithm::double_tree, domains.count(), 1, {});
   if (!phases) return tl::unexpected(phases.error());
-  const int channels = std::min(domains.most, kMaxChannels);
+  const Channels channels = channels_of(place.graph, domains);
   std::vector<int> path;
   for (const collective::Phase& phase : *phases) {
     collective::for_each_transfer(phase, [&](const collective::Transfer& transfer) {
-      for (int channel = 0; channel < channels; ++channel) {
+      const double bytes = transfer.bytes * phase.repeats / channels.count();
+      for (int channel = 0; channel < channels.count(); ++channel) {
+        const int at = channels.place(channel);
         path.clear();
-        cluster::append_route(place.graph, domains.device(transfer.from, channel), domains.device(transfer.to, channel),
+        cluster::append_route(place.graph, domains.device(transfer.from, at), domains.device(transfer.to, at),
                               place.routing, salt_of(group, channel), path);
-        for (const int link : path) loads[static_cast<std::size_t>(link)] += transfer.bytes * phase.repeats / channels;
+        for (const int link : path) loads[static_cast<std::size_t>(link)] += bytes;
       }
     });
   }
   return {};
 }
 
-void note_hottest(const std::vector<FlowLink>& links, const RunResult& result, Sharing& sharing) {
-  const std::vector<LinkShare> hottest = hottest_links(links, result, 1);
-  if (hottest.empty()) return;
-  sharing.hottest_link = hottest[0].link;
-  sharing.hottest_share = hottest[0].busy_share;
+// The link that needs longest for what it has to carry, and how long.
+struct Busiest {
+  double seconds = 0;
+  int link = -1;
+};
+
+Busiest busiest(const Graph& graph, const std::vector<double>& loads) {
+  Busiest most;
+  for (std::size_t l = 0; l < loads.size(); ++l) {
+    if (loads[l] <= 0) continue;
+    const double seconds = loads[l] / graph.links[l].bytes_per_s;
+    if (seconds > most.seconds) most = {seconds, static_cast<int>(l)};
+  }
+  return most;
 }
 
 // What NCCL's rings could use by data sheet: see Placement in cluster/collective_cost.cpp.
@@ -177,22 +195,18 @@ double nominal_bus(const CollectivePlace& place, const CollectiveGroups& groups)
   return per_domain > 1 ? std::min(up, net) : net;
 }
 
-Result<void> add_ring_share(const CollectivePlace& place, const CollectiveGroups& groups, Sharing& sharing) {
-  const std::vector<FlowLink> links = flow_links(place.graph, false);
-  std::vector<Program> programs;
+void add_ring_share(const CollectivePlace& place, const CollectiveGroups& groups, Sharing& sharing) {
+  std::vector<double> loads(place.graph.links.size());
   for (int g = 0; g < groups.groups; ++g) {
-    const auto ring = ring_flows(place, groups, g);
-    if (g == 0 && ring->crossings() > 0) sharing.crossing_latency_s = crossing_latency_s(*ring);
-    programs.push_back(ring_program(ring, 2.0 * (groups.ranks - 1)));
+    const RingFlows ring = ring_flows(place, groups, g);
+    if (g == 0 && ring.crossings() > 0) sharing.crossing_latency_s = crossing_latency_s(ring);
+    ring.add_loads(loads);
   }
-  const Result<RunResult> run_result = run(links, programs);
-  if (!run_result) return tl::unexpected(run_result.error());
-  const double nominal_s = 2.0 * (groups.ranks - 1) / groups.ranks / nominal_bus(place, groups);
-  if (run_result->end_s > 0) sharing.share.ring = std::min(1.0, nominal_s / run_result->end_s);
-  note_hottest(links, *run_result, sharing);
-  sharing.flows += run_result->flows;
-  sharing.flow_kinds += run_result->flow_kinds;
-  return {};
+  const Busiest most = busiest(place.graph, loads);
+  const double nominal_s = 1.0 / groups.ranks / nominal_bus(place, groups);
+  if (most.seconds > 0) sharing.share.ring = std::min(1.0, nominal_s / most.seconds);
+  sharing.hottest_link = most.link;
+  sharing.hottest_share = 1;
 }
 
 Result<void> add_tree_share(const CollectivePlace& place, const CollectiveGroups& groups, Sharing& sharing) {
@@ -205,10 +219,7 @@ Result<void> add_tree_share(const CollectivePlace& place, const CollectiveGroups
     const Result<void> added = add_tree_loads(place, domains, g, loads);
     if (!added) return added;
   }
-  double seconds = 0;
-  for (std::size_t l = 0; l < loads.size(); ++l) {
-    if (loads[l] > 0) seconds = std::max(seconds, loads[l] / place.graph.links[l].bytes_per_s);
-  }
+  const double seconds = busiest(place.graph, loads).seconds;
   // A node takes in at most two halves from children and one from each parent.
   const double net = place.cluster.scale_out_bytes_per_s * per_domain;
   if (seconds > 0) sharing.share.tree = std::min(1.0, 2 / net / seconds);
@@ -293,8 +304,11 @@ Result<Sharing> network_share(const CollectivePlace& place, const CollectiveGrou
     const bool one_domain = ranks_by_domain(place.graph, groups, 0).count() == 1;
     if (verb == CollectiveVerb::all_reduce && only != cluster::NcclAlgorithm::ring)
       added = add_tree_share(place, groups, sharing);
-    if (added)
-      added = mesh && one_domain ? add_mesh_share(place, groups, sharing) : add_ring_share(place, groups, sharing);
+    if (added && mesh && one_domain) {
+      added = add_mesh_share(place, groups, sharing);
+    } else {
+      add_ring_share(place, groups, sharing);
+    }
     add_domain_share(place, groups, sharing);
     // A tree goes through the devices of a domain one after the other: their slowest link bounds it.
     const double inside = place.cluster.scale_up_bytes_per_s * sharing.share.domain / nominal_bus(place, groups);

@@ -40,6 +40,8 @@ struct CollectivePlace {
   const cluster::Graph& healthy;  // the same before anything was cut or slowed
   const spec::Cluster& cluster;
   cluster::Routing routing = cluster::Routing::ecmp;
+  bool has_faults() const { return &graph != &healthy; }
+  CollectivePlace before() const { return {healthy, healthy, cluster, routing}; }
 };
 
 struct Sharing {
@@ -47,8 +49,6 @@ struct Sharing {
   double crossing_latency_s = -1;  // of the way between domains, mean over the ring; -1: no ring leaves its domain
   int hottest_link = -1;           // of the traffic that decides
   double hottest_share = 0;        // how busy it is
-  std::size_t flows = 0;
-  std::size_t flow_kinds = 0;
 };
 
 // Of the traffic that the verb's algorithms make: rings, trees for an all-reduce (unless only rings are asked for),
@@ -59,19 +59,21 @@ Result<Sharing> network_share(const CollectivePlace& place, const CollectiveGrou
                               const std::optional<cluster::NcclAlgorithm>& only = std::nullopt);
 
 // Seconds that the busiest link needs when every rank sends one byte to each other rank of its group, all at once; and
-// which link that is. Exact for up to 2,048 ranks in all and for whole tori; beyond, flows to one device from behind
-// one switch share their way.
+// which link that is. Exact for up to 1,024 ranks in all, for whole tori and for fixed routes; beyond, equal links of a
+// fabric carry the same, as with adaptive routing.
 struct PairLoad {
   double seconds = 0;
   int link = -1;
 };
-// `every_pair_ranks`: up to so many, each pair has its route.
+// `every_pair_ranks`: up to so many, each pair has its route; -1: as many as it takes to be exact.
 Result<PairLoad> pair_load(const cluster::Graph& graph, const CollectiveGroups& groups, cluster::Routing routing,
-                           int every_pair_ranks = 2048);
+                           int every_pair_ranks = -1);
 
 // Whether the group is a whole torus with all its wraps and nothing cut or slowed, which looks the same from every
 // device.
 bool is_uniform_torus(const cluster::Graph& graph, const CollectiveGroups& groups);
+// Whether every scale-up domain is such a torus.
+bool has_uniform_tori(const cluster::Graph& graph);
 
 // Of each link of a torus twice the number of its axis, plus one backwards; -1: no link of the torus.
 std::vector<int> torus_link_kinds(const cluster::Graph& graph);

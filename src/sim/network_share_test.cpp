@@ -94,6 +94,23 @@ TEST(NetworkShare, APartOfANodeHasFewerInterfaces) {
   EXPECT_NEAR(ring_share(pod, graph, {9, 1, 1}), 1.0 / 8, 1e-9);
 }
 
+// Devices with four NICs, with three, and with two ports on one: rings, trees and pairs spread over all of them.
+TEST(NetworkShare, AllWaysOutOfADeviceAreUsed) {
+  for (const char* name : {"p5-ultracluster", "gaudi3-1024", "b300-superpod-spectrum-x", "alibaba-hpn-7"}) {
+    spec::Cluster cluster = entry(name);
+    ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
+    const Graph graph = cluster::build_graph(cluster).value();
+    EXPECT_GT(cluster::nic_ports_of_device(graph), 1) << name;
+    const CollectivePlace place{graph, graph, cluster, cluster::usual_routing(graph)};
+    for (const CollectiveGroups groups : {CollectiveGroups{64, 1, 1}, CollectiveGroups{8, 8, 8}}) {
+      const Sharing sharing = network_share(place, groups, CollectiveVerb::all_reduce).value();
+      EXPECT_NEAR(sharing.share.ring, 1, 1e-9) << name << " " << groups.ranks;
+      EXPECT_NEAR(sharing.share.tree, 1, 1e-9) << name << " " << groups.ranks;
+      EXPECT_NEAR(network_share(place, groups, CollectiveVerb::all_to_all)->share.pairs, 1, 1e-9) << name;
+    }
+  }
+}
+
 TEST(NetworkShare, CrossingsTakeTheLatencyOfTheirWay) {
   const spec::Cluster pod = entry("dgx-superpod-a100-140");
   const Graph graph = cluster::build_graph(pod).value();
@@ -113,7 +130,8 @@ TEST(NetworkShare, RefusesMoreDevicesThanThereAre) {
 }
 
 TEST(PairLoad, BundlesCarryWhatEveryPairDoes) {
-  for (const char* name : {"dgx-superpod-a100-20", "h100-superpod-31", "gb200-superpod-8", "alibaba-hpn-7"}) {
+  for (const char* name : {"dgx-superpod-a100-20", "h100-superpod-31", "gb200-superpod-8", "alibaba-hpn-7",
+                           "p5-ultracluster", "b300-superpod-spectrum-x"}) {
     spec::Cluster cluster = entry(name);
     if (cluster.devices > 256) {
       ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
@@ -126,6 +144,50 @@ TEST(PairLoad, BundlesCarryWhatEveryPairDoes) {
       EXPECT_NEAR(bundled / every_pair(graph, groups, Routing::rail), 1, 1e-9) << name << " " << groups.ranks;
     }
   }
+}
+
+// Routes by hash come near to an even share of equal links; adaptive ones have it.
+TEST(PairLoad, BundlesHeedTheRouting) {
+  for (const char* name : {"dgx-superpod-a100-20", "meta-24k-h100", "dragonfly-h100"}) {
+    spec::Cluster cluster = entry(name);
+    if (cluster.devices > 256) {
+      ASSERT_TRUE(cluster::apply_devices(cluster, 256).has_value());
+    }
+    const Graph graph = cluster::build_graph(cluster).value();
+    const CollectiveGroups groups{graph.num_devices(), 1, 1};
+    const double even = pair_load(graph, groups, Routing::adaptive, 0)->seconds;
+    const double hashed = every_pair(graph, groups, Routing::ecmp);
+    EXPECT_GE(hashed, even * (1 - 1e-9)) << name;
+    EXPECT_LE(hashed, 1.25 * even) << name;
+  }
+}
+
+TEST(PairLoad, BundlesGoRoundCuts) {
+  spec::Cluster cluster = entry("dgx-superpod-a100-40");
+  const Graph healthy = cluster::build_graph(cluster).value();
+  const CollectiveGroups groups{healthy.num_devices(), 1, 1};
+  for (const char* name : {"leaf0-spine0:0", "node0/nic0-leaf0"}) {
+    Graph graph = healthy;
+    cluster::cut_links(graph, cluster::find_links(graph, name).value());
+    for (const Routing routing : {Routing::rail, Routing::adaptive}) {
+      const PairLoad load = pair_load(graph, groups, routing, 0).value();
+      EXPECT_GT(graph.links[load.link].bytes_per_s, 0) << name;
+      EXPECT_LE(load.seconds, every_pair(graph, groups, routing) * 1.05) << name;
+      EXPECT_GE(load.seconds, pair_load(healthy, groups, routing, 0)->seconds * (1 - 1e-9)) << name;
+    }
+  }
+}
+
+// Equally near ways are used alike, so that no link has much more to do than it must.
+TEST(PairLoad, ATwistedTorusUsesAllNearWays) {
+  spec::Cluster pod = entry("tpu-v4-4096");
+  ASSERT_TRUE(cluster::apply_slice(pod, "4x4x8_twisted").has_value());
+  const Graph graph = cluster::build_graph(pod).value();
+  const CollectiveGroups all{128, 1, 1};
+  double links = 0;
+  for (int i = 1; i < 128; ++i) links += double(cluster::route(graph, 0, i, Routing::dimension_order).size());
+  const double least = links / 6 / graph.links[0].bytes_per_s;  // six links of each chip, all alike
+  EXPECT_LT(every_pair(graph, all, Routing::dimension_order), 1.3 * least);
 }
 
 TEST(PairLoad, AWholeTorusIsSeenFromItsFirstChip) {
