@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "sim/network_share.hpp"
+
 namespace twinpod::sim {
 namespace {
 
@@ -66,16 +68,13 @@ std::vector<Pattern> patterns_of(const StepInput& input) {
   return patterns;
 }
 
-int domain_of_device(const cluster::Graph& graph, int device) {
-  return graph.kind == cluster::GraphKind::custom ? device : device / std::max(1, graph.scale_up.domain);
-}
-
 // What is built of ranks, joints and links, for the refinement.
 class JointGraph {
  public:
   JointGraph(const StepInput& input, const std::vector<Pattern>& patterns)
       : input_(input), patterns_(patterns), ranks_(input.program.mesh.ranks()) {
     link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
+    if (input.graph != nullptr) ports_ = std::max(1, cluster::nic_ports_of_device(*input.graph));
   }
 
   Result<void> build() {
@@ -210,14 +209,15 @@ class JointGraph {
     std::vector<std::vector<int>> domains;
     for (const int rank : members) {
       const int d = device(rank);
-      const bool same = !domains.empty() &&
-                        domain_of_device(*input_.graph, domains.back().back()) == domain_of_device(*input_.graph, d);
+      const bool same =
+          !domains.empty() && domain_of(*input_.graph, domains.back().back()) == domain_of(*input_.graph, d);
       if (!same) domains.emplace_back();
       domains.back().push_back(d);
     }
     std::size_t most = 1;
     for (const std::vector<int>& domain : domains) most = std::max(most, domain.size());
-    const std::size_t channels = domains.size() > 1 ? most : 1;
+    // Of each place as many as a device has NIC ports; their salts take the ports in turn.
+    const std::size_t channels = domains.size() > 1 ? most * static_cast<std::size_t>(ports_) : 1;
     Result<void> added;
     for (std::size_t d = 0; d < domains.size() && added; ++d) {
       const std::vector<int>& here = domains[d];
@@ -225,23 +225,36 @@ class JointGraph {
       for (std::size_t i = 0; i < here.size() && here.size() > 1 && added; ++i) {
         std::size_t passing = channels;
         for (std::size_t c = 0; domains.size() > 1 && c < channels; ++c) {
-          if (c % here.size() == (i + 1) % here.size()) --passing;
+          if (place_of(c) % here.size() == (i + 1) % here.size()) --passing;
         }
         if (passing == 0) continue;
         added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, own);
       }
       for (std::size_t c = 0; domains.size() > 1 && c < channels && added; ++c) {
-        added = add_route(here[(c + here.size() - 1) % here.size()], next[c % next.size()], 1.0 / double(channels),
-                          salt + c, own);
+        added = add_route(here[(place_of(c) + here.size() - 1) % here.size()], next[place_of(c) % next.size()],
+                          1.0 / double(channels), salt + c, own);
       }
     }
     return added;
   }
 
+  std::size_t place_of(std::size_t channel) const { return channel / static_cast<std::size_t>(ports_); }
+
+  // A transfer between two ranks, in equal parts through all NIC ports where it leaves its domain.
+  Result<void> add_transfer(int from, int to, std::uint64_t salt, std::vector<LinkLoad>& own) {
+    if (input_.graph == nullptr) return {};
+    const int parts = domain_of(*input_.graph, from) == domain_of(*input_.graph, to) ? 1 : ports_;
+    Result<void> added;
+    for (int part = 0; part < parts && added; ++part) {
+      added = add_route(from, to, 1.0 / parts, salt + static_cast<std::uint64_t>(part), own);
+    }
+    return added;
+  }
+
   bool is_one_domain(const std::vector<int>& members) const {
-    const int first = domain_of_device(*input_.graph, device(members.front()));
+    const int first = domain_of(*input_.graph, device(members.front()));
     return std::all_of(members.begin(), members.end(),
-                       [&](int rank) { return domain_of_device(*input_.graph, device(rank)) == first; });
+                       [&](int rank) { return domain_of(*input_.graph, device(rank)) == first; });
   }
 
   Result<void> add_pair_loads(const std::vector<int>& members, std::vector<LinkLoad>& own) {
@@ -267,7 +280,7 @@ class JointGraph {
         if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
         const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
                                                               : layout::neighbour(mesh, pattern.group, rank, 1);
-        added = add_route(device(rank), device(peer), pattern.bytes_per_s > 0 ? 1 : 0, p, own);
+        if (pattern.bytes_per_s > 0) added = add_transfer(device(rank), device(peer), p, own);
         add_joint(p, {{rank, 0}, {peer, 1}}, own);
         continue;
       }
@@ -288,6 +301,7 @@ class JointGraph {
   const StepInput& input_;
   const std::vector<Pattern>& patterns_;
   int ranks_ = 0;
+  int ports_ = 1;  // of the NICs of a device
   std::vector<Index> link_node_;
   std::vector<int> path_;
 };
