@@ -1,0 +1,205 @@
+#include "comm/communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/mpi_transport.hpp"
+#include "comm/reduce.hpp"
+#include "comm/world.hpp"
+
+namespace twinpod::comm {
+namespace {
+
+bool has_root(Verb verb) {
+  return verb == Verb::broadcast || verb == Verb::reduce || verb == Verb::scatter || verb == Verb::gather ||
+         verb == Verb::send;
+}
+
+Operation operation_of(const Communicator& communicator, const Call& call) {
+  return {.group = communicator.group,
+          .sequence = communicator.sequence + 1,
+          .verb = call.verb,
+          .type = call.type,
+          .op = call.op,
+          .root = call.root,
+          .bytes = bytes_of(communicator, call)};
+}
+
+bool is_in_place(const Communicator& communicator, const Call& call) {
+  const std::size_t own = static_cast<std::size_t>(communicator.rank) * call.count * size_of(call.type);
+  const auto* const input = static_cast<const std::byte*>(call.input);
+  const auto* const output = static_cast<const std::byte*>(call.output);
+  if (call.verb == Verb::all_gather || call.verb == Verb::gather) return input == output + own;
+  if (call.verb == Verb::reduce_scatter || call.verb == Verb::scatter) return output == input + own;
+  return input == output;
+}
+
+// MPI's own collective; false when it has none for this. An average is its sum, divided here.
+bool run_native(Communicator& communicator, const Call& call, Waited& waited) {
+  const World& world = *communicator.world;
+  const std::size_t bytes = call.count * size_of(call.type);
+  const bool is_root = communicator.rank == call.root;
+  NativeCall native{static_cast<int>(call.verb), call.input, call.output, call.count, call.type, call.op, call.root};
+  native.in_place = is_in_place(communicator, call);
+  if (call.op == ReduceOp::average) native.op = ReduceOp::sum;
+  std::vector<std::byte> part;  // MPI cannot put a part of the sum into the input
+  if (call.verb == Verb::reduce_scatter && native.in_place) {
+    part.resize(bytes);
+    native.output = part.data();
+    native.in_place = false;
+  }
+  Message message;
+  if (world.mpi == nullptr || !world.mpi->start(communicator.native, native, message)) return false;
+  ++communicator.sequence;
+  waited = wait_for_message(*communicator.world, message, nullptr);
+  if (waited != Waited::reached) return true;
+  if (!part.empty()) std::memcpy(call.output, part.data(), bytes);
+  const bool has_sum = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter ||
+                       (call.verb == Verb::reduce && is_root);
+  if (has_sum && call.op == ReduceOp::average && call.count > 0) {
+    const void* const sources[] = {call.output};
+    void* const targets[] = {call.output};
+    reduce({call.type, call.op, communicator.size()}, sources, targets, call.count);
+  }
+  return true;
+}
+
+// A send is between two ranks; the others have nothing to do.
+Result<void> run_send(Communicator& communicator, const Call& call) {
+  const std::size_t bytes = call.count * size_of(call.type);
+  if (communicator.rank == call.root) return send(communicator, call.input, bytes, call.peer, kMaxTag);
+  if (communicator.rank != call.peer) return {};
+  const Result<std::size_t> received = receive(communicator, call.output, bytes, call.root, kMaxTag);
+  if (!received) return tl::unexpected(received.error());
+  return {};
+}
+
+Result<void> carry_out(Communicator& communicator, const Call& call, const Choice& choice, Waited& waited) {
+  const std::uint64_t signature = signature_of(call, choice);
+  switch (choice.method) {
+    case Method::inlined:
+      waited = run_inlined(communicator, call, signature);
+      return {};
+    case Method::staged:
+    case Method::mapped:
+      waited = run_bulk(communicator, call, signature);
+      return {};
+    case Method::native:
+      if (run_native(communicator, call, waited)) return {};
+      return input_error(fmt::format("MPI has no {} of {} with {}", name_of(call.verb), name_of(call.type), name_of(call.op)),
+                         "another algorithm");
+    default:
+      return run_scheduled(communicator, call, choice, signature, waited);
+  }
+}
+
+}  // namespace
+
+int rank_of(const Communicator& communicator) { return communicator.rank; }
+int size_of(const Communicator& communicator) { return communicator.size(); }
+
+bool is_divided(Verb verb) {
+  return verb == Verb::reduce_scatter || verb == Verb::all_gather || verb == Verb::scatter || verb == Verb::gather ||
+         verb == Verb::all_to_all;
+}
+
+std::size_t bytes_of(const Communicator& communicator, const Call& call) {
+  const std::size_t bytes = call.count * size_of(call.type);
+  return is_divided(call.verb) ? bytes * communicator.members.size() : bytes;
+}
+
+std::uint64_t signature_of(const Call& call, const Choice& choice) {
+  constexpr std::uint64_t kMostElements = (std::uint64_t{1} << 36U) - 1;
+  // Whether a bulk collective maps or stages is found out together.
+  const Method method = choice.method == Method::mapped ? Method::staged : choice.method;
+  std::uint64_t signature = static_cast<std::uint64_t>(call.verb);
+  signature = signature << 3U | static_cast<std::uint64_t>(call.type);
+  signature = signature << 3U | static_cast<std::uint64_t>(call.op);
+  signature = signature << 5U | static_cast<std::uint64_t>(method);
+  signature = signature << 13U | static_cast<std::uint64_t>(has_root(call.verb) ? call.root : 0);
+  return signature << 36U | std::min<std::uint64_t>(call.count, kMostElements);
+}
+
+Result<void> check(const Communicator& communicator, const Call& call) {
+  const int ranks = communicator.size();
+  if (has_root(call.verb) && (call.root < 0 || call.root >= ranks)) {
+    return input_error(fmt::format("{}: root {} is no rank of a group of {}", name_of(call.verb), call.root, ranks),
+                       fmt::format("a root from 0 to {}", ranks - 1));
+  }
+  if (call.verb == Verb::send && (call.peer < 0 || call.peer >= ranks || call.peer == call.root)) {
+    return input_error(fmt::format("send from rank {} to rank {}: expected another of {} ranks", call.root, call.peer, ranks));
+  }
+  if (call.count == 0 || call.verb == Verb::barrier) return {};
+  const bool is_root = communicator.rank == call.root;
+  const Verb verb = call.verb;
+  const bool reads = (verb != Verb::broadcast && verb != Verb::scatter && verb != Verb::send) || is_root;
+  const bool writes = verb == Verb::send ? communicator.rank == call.peer
+                                         : (verb != Verb::reduce && verb != Verb::gather) || is_root;
+  if ((reads && call.input == nullptr) || (writes && call.output == nullptr)) {
+    return input_error(fmt::format("{} of {} elements: rank {} gave no {}", name_of(verb), call.count, communicator.rank,
+                                   reads && call.input == nullptr ? "input" : "output"));
+  }
+  return {};
+}
+
+Waited enter(Communicator& communicator, std::uint64_t signature) {
+  ++communicator.sequence;
+  const std::uint32_t before = communicator.sequence - 1;
+  for (Block* const block : communicator.blocks) {
+    const Waited waited = wait_for(block->entries[before % 2].word, before, communicator.world->patience);
+    if (waited != Waited::reached) return waited;
+  }
+  communicator.blocks[static_cast<std::size_t>(communicator.rank)]->entries[communicator.sequence % 2].signature = signature;
+  return Waited::reached;
+}
+
+Waited await_entry(Communicator& communicator, int member, std::uint64_t signature) {
+  Entry& entry = communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % 2];
+  const Waited waited = wait_for(entry.word, communicator.sequence, communicator.world->patience);
+  if (waited != Waited::reached) return waited;
+  return entry.signature == signature ? Waited::reached : Waited::mismatched;
+}
+
+Waited meet(Communicator& communicator) {
+  ++communicator.stage;
+  publish(communicator.blocks[static_cast<std::size_t>(communicator.rank)]->stage, communicator.stage);
+  for (Block* const block : communicator.blocks) {
+    const Waited waited = wait_for(block->stage, communicator.stage, communicator.world->patience);
+    if (waited != Waited::reached) return waited;
+  }
+  return Waited::reached;
+}
+
+Result<void> perform(Communicator& communicator, const Call& call) {
+  if (Result<void> fits = check(communicator, call); !fits) return fits;
+  if (call.verb == Verb::send) return run_send(communicator, call);
+  const Choice choice =
+      call.choice.method == Method::automatic ? choice_for(communicator, call, true) : call.choice;
+  const std::uint64_t number = begin_operation(*communicator.world->state, operation_of(communicator, call));
+  Waited waited = Waited::reached;
+  Result<void> done = carry_out(communicator, call, choice, waited);
+  if (waited != Waited::reached) return tl::unexpected(failure_of(*communicator.world, waited));
+  end_operation(*communicator.world->state, number);
+  return done;
+}
+
+Result<void> run(Communicator& communicator, const Call& call) {
+  if (!has_pending(communicator)) return perform(communicator, call);
+  Result<Handle> handle = start(communicator, call);
+  if (!handle) return tl::unexpected(handle.error());
+  return handle->wait();
+}
+
+Communicator whole_world(World& world) {
+  Communicator communicator{.world = &world, .rank = world.rank};
+  for (int rank = 0; rank < world.size; ++rank) {
+    communicator.members.push_back(rank);
+    if (world.local) communicator.blocks.push_back(&block_of(world.segment, 0, rank));
+  }
+  if (world.mpi != nullptr) communicator.native = world.mpi->world();
+  return communicator;
+}
+
+}  // namespace twinpod::comm

@@ -1,0 +1,99 @@
+// What a rank knows, inside the module: its world, its groups, and how operations begin, wait and fail.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/recording.hpp"
+#include "comm/shared.hpp"
+#include "comm/transport.hpp"
+#include "comm/wait.hpp"
+
+namespace twinpod::comm {
+
+// Copies unless it is the same memory already.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+struct MpiFunctions;  // mpi_transport.hpp
+struct Worker;        // worker.cpp
+
+// One rank of a run.
+struct World {
+  int rank = 0;
+  int size = 1;
+  Options options;
+  Transport transport;
+  Patience patience;
+  bool local = false;
+  Segment segment;             // if local
+  RankState* state = nullptr;  // in the segment if local
+  std::atomic<std::uint32_t> never_aborts = 0;
+  const MpiFunctions* mpi = nullptr;            // if not local
+  std::map<std::size_t, std::size_t> free_memory = {};  // of the arena: bytes at an offset
+  std::map<const void*, std::size_t> taken_memory = {};
+  int next_group = 1;  // if not local
+};
+
+using ScheduleKey = std::tuple<int, int, int, int, int, int, std::vector<int>, bool, bool>;
+
+struct Communicator {
+  World* world = nullptr;
+  std::uint32_t group = 0;
+  int rank = 0;
+  std::vector<int> members = {};    // ranks of the world
+  std::vector<Block*> blocks = {};  // of the members, if local
+  std::uint32_t sequence = 0;   // of the last collective
+  std::uint32_t stage = 0;      // of the last step of a long one
+  void* native = nullptr;       // MPI's own communicator
+  std::map<ScheduleKey, std::shared_ptr<const collective::Schedule>> schedules = {};
+  std::unique_ptr<Worker, void (*)(Worker*)> worker{nullptr, nullptr};
+
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+Communicator whole_world(World& world);
+
+// The end of an operation that did not come about: finds out why, tells all ranks, writes the recording.
+Error failure_of(World& world, Waited waited);
+// The same for the launcher, which is no rank. Returns what stands already if somebody was first.
+std::string settle_failure(const Segment& segment, const Options& options);
+
+// Waits with progress until the message is done. `communicator`: the one whose collective it belongs to, to notice that
+// the others called something else; nullptr for point-to-point.
+Waited wait_for_message(World& world, Message& message, const Communicator* communicator);
+
+// Collectives between local ranks, without messages.
+Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t signature);
+Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t signature);
+Waited run_mapped(Communicator& communicator, const Call& call);
+bool can_map(const Communicator& communicator, const Call& call);
+// Says "I am here, for this"; true: the others said the same.
+Waited enter(Communicator& communicator, std::uint64_t signature);
+Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
+Waited meet(Communicator& communicator);
+
+// A schedule, as messages. REQUIRES: entered.
+Result<void> run_scheduled(Communicator& communicator, const Call& call, const Choice& choice, std::uint64_t signature,
+                           Waited& waited);
+// Whether a member entered this operation for something else.
+bool has_mismatch(const Communicator& communicator);
+
+// Everything that must be alike on all ranks.
+std::uint64_t signature_of(const Call& call, const Choice& choice);
+bool is_divided(Verb verb);
+std::size_t bytes_of(const Communicator& communicator, const Call& call);  // as nccl-tests prints it
+Result<void> check(const Communicator& communicator, const Call& call);
+
+// A collective, now, on this thread.
+Result<void> perform(Communicator& communicator, const Call& call);
+// Whether there are non-blocking operations that have to come first.
+bool has_pending(const Communicator& communicator);
+
+}  // namespace twinpod::comm
