@@ -29,6 +29,8 @@ extern const Command kPlan;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;
+extern const Command kBench;
+extern const Command kDoctor;
 extern const Command kDemo;
 extern const Command kHelp;
 

@@ -47,7 +47,9 @@ Result<std::string> help(const Arguments& arguments) {
 const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and examples", "twinpod help estimate\n",
                        {},     help};
 
-std::vector<const Command*> commands() { return {&kDemo, &kEstimate, &kPlan, &kShow, &kValidate, &kCalibrate, &kHelp}; }
+std::vector<const Command*> commands() { 
+  return {&kDemo, &kEstimate, &kPlan, &kShow, &kValidate, &kCalibrate, &kBench, &kDoctor, &kHelp};
+}
 
 const Command* find_command(std::string_view name) {
   const std::vector<const Command*> all = commands();

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,11 +29,12 @@ void fill_world(World& world, const Segment& segment, int rank, const Options& o
   world.size = segment.ranks;
   world.options = options;
   world.transport = local_transport(segment, rank);
-  world.patience = patience_of(segment.ranks, options.timeout_s, &header_of(segment).abort);
+  world.patience = patience_of(segment.crowded, options.timeout_s, &header_of(segment).abort);
   world.local = true;
   world.segment = segment;
   world.state = &state_of(segment, rank);
   world.state->pid = getpid();
+  start_clock(*world.state);
   if (segment.arena_bytes > 0) world.free_memory[0] = segment.arena_bytes;
 }
 
@@ -100,10 +102,27 @@ struct Child {
   bool gone = false;
 };
 
+// With a core or more for each rank, each keeps to its own: two ranks on one core wait for each other for a whole turn of
+// the scheduler.
+void keep_to_own_cores(int rank, int ranks) {
+  cpu_set_t allowed;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+  const int cores = CPU_COUNT(&allowed);
+  for (int core = 0, index = 0; core < CPU_SETSIZE && index < cores; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    if (index * ranks / cores == rank) CPU_SET(core, &own);
+    ++index;
+  }
+  sched_setaffinity(0, sizeof own, &own);
+}
+
 // The rest of a rank's process; never returns.
 [[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options, const Body& body, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before we could ask to be told
+  keep_to_own_cores(rank, segment.ranks);
   const Result<std::string> answer = live(segment, rank, options, body);
   if (answer && rank == 0) {
     Header& header = header_of(segment);

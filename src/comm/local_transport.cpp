@@ -36,6 +36,9 @@ struct Outgoing {
   std::uint32_t descriptors = 0;
   std::uint32_t bytes = 0;
   std::uint64_t used_slots = 0;  // of Channel::taken, one bit each
+  // What the receiver had read when we last looked: looking costs a line of cache, so we do it only when it seems full.
+  std::uint32_t descriptors_read = 0;
+  std::uint32_t bytes_read = 0;
 };
 
 struct Incoming {
@@ -97,7 +100,10 @@ bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& des
 
 // One descriptor's worth; false when there is no room.
 bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) {
-  if (out.descriptors - channel.descriptors_read.load(std::memory_order_acquire) == kDescriptors) return false;
+  if (out.descriptors - out.descriptors_read == kDescriptors) {
+    out.descriptors_read = channel.descriptors_read.load(std::memory_order_acquire);
+    if (out.descriptors - out.descriptors_read == kDescriptors) return false;
+  }
   Descriptor& descriptor = channel.descriptors[out.descriptors % kDescriptors];
   if (message.bytes <= kInlineMessage) {
     descriptor.carrier = Carrier::inlined;
@@ -109,7 +115,10 @@ bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) 
   }
   if (send_pointer(local, channel, out, descriptor, message)) return true;
   const std::size_t bytes = std::min(message.bytes - message.moved, kFragment);
-  if (kRingBytes - (out.bytes - channel.bytes_read.load(std::memory_order_acquire)) < bytes) return false;
+  if (kRingBytes - (out.bytes - out.bytes_read) < bytes) {
+    out.bytes_read = channel.bytes_read.load(std::memory_order_acquire);
+    if (kRingBytes - (out.bytes - out.bytes_read) < bytes) return false;
+  }
   copy_in(channel, out.bytes, static_cast<const std::byte*>(message.data) + message.moved, bytes);
   out.bytes += static_cast<std::uint32_t>(bytes);
   message.moved += bytes;

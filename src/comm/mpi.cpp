@@ -41,7 +41,8 @@ Status status_of(const RankState& state) {
   status.num_told = static_cast<int>(std::min<std::uint64_t>(status.num_operations, kToldOperations));
   for (int i = 0; i < status.num_told; ++i) {
     const std::uint64_t number = status.num_operations - static_cast<std::uint64_t>(status.num_told - i);
-    status.operations[static_cast<std::size_t>(i)] = state.operations[number % kRecordedOperations];
+    status.operations[static_cast<std::size_t>(i)] =
+        in_nanoseconds(state, state.operations[number % kRecordedOperations]);
   }
   return status;
 }
@@ -128,8 +129,9 @@ Result<std::string> run_mpi(const Options& options, const Body& body) {
   world.options = options;
   world.mpi = *functions;
   world.transport = (*functions)->transport();
-  world.patience = patience_of(world.size, options.timeout_s, &world.never_aborts);
+  world.patience = patience_of(world.size > sysconf(_SC_NPROCESSORS_ONLN), options.timeout_s, &world.never_aborts);
   world.state = state.get();
+  start_clock(*world.state);
   Result<std::string> answer;
   {
     Communicator communicator = whole_world(world);

@@ -27,7 +27,7 @@ std::size_t arena_bytes_of(bool one_process) {
 
 Segment laid_out(int ranks, bool one_process) {
   const auto n = static_cast<std::size_t>(ranks);
-  Segment segment{.ranks = ranks, .one_process = one_process};
+  Segment segment{.ranks = ranks, .one_process = one_process, .crowded = is_crowded(ranks)};
   segment.channels_at = groups_at(ranks) + in_pages(sizeof(GroupState) * kMaxGroups);
   segment.blocks_at = segment.channels_at + in_pages(sizeof(Channel)) * n * n;
   segment.arenas_at = segment.blocks_at + in_pages(sizeof(Block)) * n * kMaxGroups;
@@ -104,7 +104,7 @@ std::uint64_t begin_operation(RankState& state, const Operation& operation) {
   const std::uint64_t number = state.num_operations.fetch_add(1, std::memory_order_relaxed);
   Operation& record = state.operations[number % kRecordedOperations];
   record = operation;
-  record.start_ns = now_ns();
+  record.start_ns = now_ticks();
   record.end_ns = 0;
   return number;
 }
@@ -112,7 +112,24 @@ std::uint64_t begin_operation(RankState& state, const Operation& operation) {
 void end_operation(RankState& state, std::uint64_t number) {
   // A later operation may stand in its place by now.
   if (state.num_operations.load(std::memory_order_relaxed) - number > kRecordedOperations) return;
-  state.operations[number % kRecordedOperations].end_ns = now_ns();
+  state.operations[number % kRecordedOperations].end_ns = now_ticks();
+}
+
+void start_clock(RankState& state) {
+  state.first_ticks = now_ticks();
+  state.first_ns = now_ns();
+}
+
+Operation in_nanoseconds(const RankState& state, const Operation& operation) {
+  const auto elapsed_ticks = static_cast<double>(std::max<std::int64_t>(now_ticks() - state.first_ticks, 1));
+  const double ns_per_tick = static_cast<double>(now_ns() - state.first_ns) / elapsed_ticks;
+  const auto convert = [&](std::int64_t ticks) {
+    return state.first_ns + static_cast<std::int64_t>(static_cast<double>(ticks - state.first_ticks) * ns_per_tick);
+  };
+  Operation converted = operation;
+  converted.start_ns = convert(operation.start_ns);
+  if (operation.end_ns != 0) converted.end_ns = convert(operation.end_ns);
+  return converted;
 }
 
 Recording recording_of(const Segment& segment, double timeout_s) {
@@ -126,7 +143,7 @@ Recording recording_of(const Segment& segment, double timeout_s) {
     record.num_operations = state.num_operations;
     const std::uint64_t kept = std::min<std::uint64_t>(record.num_operations, kRecordedOperations);
     for (std::uint64_t i = record.num_operations - kept; i < record.num_operations; ++i) {
-      record.operations.push_back(state.operations[i % kRecordedOperations]);
+      record.operations.push_back(in_nanoseconds(state, state.operations[i % kRecordedOperations]));
     }
     recording.ranks.push_back(std::move(record));
   }

@@ -32,7 +32,9 @@ struct alignas(kLine) RankState {
   std::atomic<int> pid = 0;
   alignas(kLine) WaitWord doorbell;  // rung when a message moves and the rank sleeps
   alignas(kLine) std::atomic<std::uint64_t> num_operations = 0;
-  std::array<Operation, kRecordedOperations> operations;
+  std::array<Operation, kRecordedOperations> operations;  // times in ticks
+  std::int64_t first_ticks = 0;                           // the same moment on both clocks
+  std::int64_t first_ns = 0;
   std::array<char, 2048> error;
 };
 
@@ -113,6 +115,7 @@ struct Segment {
   std::size_t bytes = 0;
   int ranks = 0;
   bool one_process = false;  // ranks are threads: every address is good everywhere
+  bool crowded = false;      // more ranks than cores
   std::size_t channels_at = 0;
   std::size_t blocks_at = 0;
   std::size_t arenas_at = 0;
@@ -136,6 +139,10 @@ bool is_shared(const Segment& segment, const void* address, std::size_t bytes);
 // Operations of a rank, for the recorder. begin returns the number to end it with.
 std::uint64_t begin_operation(RankState& state, const Operation& operation);
 void end_operation(RankState& state, std::uint64_t number);
+
+void start_clock(RankState& state);
+// With its times in nanoseconds.
+Operation in_nanoseconds(const RankState& state, const Operation& operation);
 
 // What all ranks did last.
 Recording recording_of(const Segment& segment, double timeout_s);

@@ -18,13 +18,12 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return syscall(SYS_futex, word, operation, value, timeout, nullptr, 0);
 }
 
-int num_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
-
 }  // namespace
+
+bool is_crowded(int ranks) {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < ranks;
+}
 
 std::int64_t now_ns() {
   timespec time{};
@@ -38,8 +37,7 @@ void pause_briefly() {
 #endif
 }
 
-Patience patience_of(int ranks, double timeout_s, const std::atomic<std::uint32_t>* abort) {
-  const bool crowded = ranks > num_cores();
+Patience patience_of(bool crowded, double timeout_s, const std::atomic<std::uint32_t>* abort) {
   return {.looks = crowded ? 20 : 1000,
           .yields = crowded ? 100 : 500,
           .timeout_ns = static_cast<std::int64_t>(timeout_s * 1e9),

@@ -22,8 +22,11 @@ struct Patience {
   const std::atomic<std::uint32_t>* abort = nullptr;  // not 0: stop waiting
 };
 
-// With more ranks than cores, looking only keeps the one that is waited for from running.
-Patience patience_of(int ranks, double timeout_s, const std::atomic<std::uint32_t>* abort);
+// Whether there are more ranks than cores that this process may use.
+bool is_crowded(int ranks);
+
+// In a crowd, looking only keeps the one that is waited for from running.
+Patience patience_of(bool crowded, double timeout_s, const std::atomic<std::uint32_t>* abort);
 
 inline bool has_reached(const WaitWord& word, std::uint32_t wanted) {
   return static_cast<std::int32_t>(word.value.load(std::memory_order_acquire) - wanted) >= 0;
@@ -48,5 +51,14 @@ void sleep_on(WaitWord& word, std::uint32_t seen);
 
 void pause_briefly();
 std::int64_t now_ns();
+
+// The cheapest clock there is, in units of its own: the recorder reads it twice in each operation.
+inline std::int64_t now_ticks() {
+#ifdef __x86_64__
+  return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
+#else
+  return now_ns();
+#endif
+}
 
 }  // namespace twinpod::comm
