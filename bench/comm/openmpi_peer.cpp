@@ -82,8 +82,8 @@ double seconds(const Order& order, int rank, int ranks) {
   for (int i = 0; i < 4; ++i) {
     if (!call(order, rank, ranks, i, input, output)) return -1;
   }
-  // No longer than about 20 ms, however slow it is.
-  int iterations = std::clamp(static_cast<int>(0.02 / (MPI_Wtime() - warm) * 4), 1, (order.iterations + 1) / 2) * 2;
+  // No longer than about 3 ms, however slow it is.
+  int iterations = std::clamp(static_cast<int>(0.003 / (MPI_Wtime() - warm) * 4), 1, (order.iterations + 1) / 2) * 2;
   MPI_Bcast(&iterations, 1, MPI_INT, 0, MPI_COMM_WORLD);
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();

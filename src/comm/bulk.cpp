@@ -175,16 +175,19 @@ Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t sign
   const Segment& segment = communicator.world->segment;
   Entry& entry = communicator.blocks[static_cast<std::size_t>(communicator.rank)]->entries[communicator.sequence % 2];
   const std::size_t part = call.count * size_of(call.type);
-  // In place, an all_to_all would overwrite what others still read.
-  const bool keeps_input = call.verb != Verb::all_to_all || call.input != call.output;
-  const bool staged = call.choice.method == Method::staged;
-  entry.buffers.input = !staged && keeps_input && is_shared(segment, call.input, part) ? call.input : nullptr;
-  entry.buffers.output = !staged && is_shared(segment, call.output, part) ? call.output : nullptr;
+  const Method forced = call.choice.method;
+  entry.buffers.input = call.input;
+  entry.buffers.output = call.output;
+  entry.buffers.input_shared = is_shared(segment, call.input, part);
+  entry.buffers.output_shared = is_shared(segment, call.output, part);
+  entry.buffers.may_map = (call.verb != Verb::all_to_all || call.input != call.output) && forced != Method::staged;
+  entry.buffers.may_reach = communicator.world->may_reach;
   publish(entry.word, communicator.sequence);
   for (int m = 0; m < communicator.size(); ++m) {
     if (const Waited waited = await_entry(communicator, m, signature); waited != Waited::reached) return waited;
   }
-  return can_map(communicator, call) ? run_mapped(communicator, call) : run_staged(communicator, call);
+  if (forced != Method::remote && can_map(communicator, call)) return run_mapped(communicator, call);
+  return can_reach(communicator) ? run_remote(communicator, call) : run_staged(communicator, call);
 }
 
 }  // namespace twinpod::comm

@@ -66,7 +66,8 @@ Choice choice_for(const Communicator& communicator, const Call& call, bool share
   }
   if (call.verb == Verb::send) return {Method::scheduled, Algorithm::direct};
   if (contribution(communicator, call) <= inlined_up_to(call.verb)) return {Method::inlined};
-  return {shared ? Method::mapped : Method::staged};
+  if (shared) return {Method::mapped};
+  return {communicator.world->may_reach ? Method::remote : Method::staged};
 }
 
 std::string_view name_of(const Choice& choice) {

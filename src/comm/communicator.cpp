@@ -84,6 +84,7 @@ Result<void> carry_out(Communicator& communicator, const Call& call, const Choic
       return {};
     case Method::staged:
     case Method::mapped:
+    case Method::remote:
       waited = run_bulk(communicator, call, signature);
       return {};
     case Method::native:
@@ -112,8 +113,9 @@ std::size_t bytes_of(const Communicator& communicator, const Call& call) {
 
 std::uint64_t signature_of(const Call& call, const Choice& choice) {
   constexpr std::uint64_t kMostElements = (std::uint64_t{1} << 36U) - 1;
-  // Whether a bulk collective maps or stages is found out together.
-  const Method method = choice.method == Method::mapped ? Method::staged : choice.method;
+  // How a large collective gets at the buffers is found out together.
+  const bool bulk = choice.method == Method::mapped || choice.method == Method::remote;
+  const Method method = bulk ? Method::staged : choice.method;
   std::uint64_t signature = static_cast<std::uint64_t>(call.verb);
   signature = signature << 3U | static_cast<std::uint64_t>(call.type);
   signature = signature << 3U | static_cast<std::uint64_t>(call.op);

@@ -42,14 +42,16 @@ enum class Method {
   inlined,    // each rank puts its contribution where all can read it; for small sizes
   staged,     // the same in windows, for any size
   mapped,     // ranks read and write each other's buffers; they must be shared (allocate)
+  remote,     // the same on buffers that are not shared: the kernel copies between the processes
   scheduled,  // a schedule of `collective`, sent as messages
   native,     // MPI's own
 };
 
-inline constexpr spec::NameTable<Method, 6> kMethodNames{{{"automatic", Method::automatic},
+inline constexpr spec::NameTable<Method, 7> kMethodNames{{{"automatic", Method::automatic},
                                                           {"inlined", Method::inlined},
                                                           {"staged", Method::staged},
                                                           {"mapped", Method::mapped},
+                                                          {"remote", Method::remote},
                                                           {"scheduled", Method::scheduled},
                                                           {"native", Method::native}}};
 constexpr std::string_view name_of(Method value) { return spec::name_in(kMethodNames, value); }

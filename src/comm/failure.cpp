@@ -64,6 +64,9 @@ std::string settle_failure(const Segment& segment, const Options& options) {
 Error failure_of(World& world, Waited waited) {
   if (!world.local) return mpi_failure(world, waited);
   if (waited == Waited::mismatched) give_grace(world);
+  // A rank that could not be reached is gone; the launcher knows how.
+  const std::int64_t start = now_ns();
+  while (waited == Waited::aborted && header_of(world.segment).abort == 0 && now_ns() - start < kGraceNs) usleep(kPauseUs);
   return infeasible(settle_failure(world.segment, world.options), "`twinpod doctor FILE` explains a recording").value();
 }
 

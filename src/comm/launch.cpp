@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/reach.hpp"
 #include "comm/world.hpp"
 
 namespace twinpod::comm {
@@ -28,7 +29,6 @@ void fill_world(World& world, const Segment& segment, int rank, const Options& o
   world.rank = rank;
   world.size = segment.ranks;
   world.options = options;
-  world.transport = local_transport(segment, rank);
   world.patience = patience_of(segment.crowded, options.timeout_s, &header_of(segment).abort);
   world.local = true;
   world.segment = segment;
@@ -36,6 +36,8 @@ void fill_world(World& world, const Segment& segment, int rank, const Options& o
   world.state->pid = getpid();
   start_clock(*world.state);
   if (segment.arena_bytes > 0) world.free_memory[0] = segment.arena_bytes;
+  world.may_reach = !segment.one_process && may_reach(getppid(), segment.base);
+  world.transport = local_transport(segment, rank, world.may_reach);
 }
 
 void note_end(RankState& state, const Error* error) {
@@ -121,6 +123,7 @@ void keep_to_own_cores(int rank, int ranks) {
 // The rest of a rank's process; never returns.
 [[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options, const Body& body, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  allow_reaching();
   if (getppid() != launcher) _exit(1);  // it died before we could ask to be told
   keep_to_own_cores(rank, segment.ranks);
   const Result<std::string> answer = live(segment, rank, options, body);
@@ -194,6 +197,7 @@ void look_after_all(const Segment& segment, const Options& options, std::vector<
 
 Result<void> fork_ranks(const Segment& segment, const Options& options, const Body& body, std::vector<Child>& children) {
   const pid_t launcher = getpid();
+  allow_reaching();
   std::fflush(nullptr);
   for (int rank = 0; rank < segment.ranks; ++rank) {
     const pid_t pid = fork();

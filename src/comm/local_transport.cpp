@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "comm/reach.hpp"
 #include "comm/shared.hpp"
 #include "comm/transport.hpp"
 
@@ -17,7 +18,9 @@ namespace twinpod::comm {
 namespace {
 
 constexpr std::size_t kFragment = std::size_t{32} << 10U;
-constexpr std::size_t kPointerFrom = std::size_t{4} << 10U;  // shorter ones are copied twice sooner than waited for once
+// Shorter ones are copied twice sooner than waited for once.
+constexpr std::size_t kPointerFrom = std::size_t{4} << 10U;
+constexpr std::size_t kRemoteFrom = std::size_t{8} << 10U;
 
 // A message that came before anybody asked for it.
 struct Unexpected {
@@ -26,7 +29,8 @@ struct Unexpected {
   std::size_t total = 0;
   std::size_t arrived = 0;
   std::vector<std::byte> data;
-  const void* address = nullptr;  // where it lies, with Carrier::pointer
+  const void* address = nullptr;  // where it lies, if it was not sent
+  bool remote = false;            // in the memory of another process
   std::atomic<std::uint32_t>* taken = nullptr;
 };
 
@@ -57,6 +61,7 @@ struct Local {
   std::vector<Outgoing> outgoing;
   std::vector<Incoming> incoming;
   bool moved = false;
+  bool may_reach = false;
 };
 
 void copy_out(const Channel& channel, std::uint32_t at, std::byte* to, std::size_t bytes) {
@@ -81,13 +86,12 @@ void finish_descriptor(Outgoing& out, Descriptor& descriptor, const Message& mes
 }
 
 bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& descriptor, Message& message) {
-  if (message.bytes < kPointerFrom || message.moved > 0 || !is_shared(local.segment, message.data, message.bytes)) {
-    return false;
-  }
-  if (~out.used_slots == 0) return false;
+  const bool shared = is_shared(local.segment, message.data, message.bytes);
+  if (message.bytes < (shared ? kPointerFrom : kRemoteFrom) || message.moved > 0 || ~out.used_slots == 0) return false;
+  if (!shared && !local.may_reach) return false;
   message.slot = static_cast<std::uint32_t>(std::countr_one(out.used_slots));
   out.used_slots |= std::uint64_t{1} << message.slot;
-  descriptor.carrier = Carrier::pointer;
+  descriptor.carrier = shared ? Carrier::pointer : Carrier::remote;
   descriptor.bytes = 0;
   descriptor.pointer.address = message.data;
   descriptor.pointer.taken = &channel.taken[message.slot];
@@ -160,9 +164,13 @@ void progress_sends(Local& local, int peer) {
   if (sent) ring_doorbell(local, peer);
 }
 
-void take_pointer(const void* address, std::size_t total, std::atomic<std::uint32_t>* taken, Message& message) {
+// Reads where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher ends all.
+void take_pointer(const Local& local, const void* address, bool remote, std::size_t total,
+                  std::atomic<std::uint32_t>* taken, Message& message) {
   const std::size_t bytes = std::min(total, message.bytes);
-  if (bytes > 0) std::memcpy(message.data, address, bytes);
+  const int sender = state_of(local.segment, message.peer).pid;
+  if (remote && !read_remote(sender, address, message.data, bytes)) return;
+  if (!remote && bytes > 0) std::memcpy(message.data, address, bytes);
   taken->store(1, std::memory_order_release);
   message.moved = total;
 }
@@ -194,8 +202,9 @@ void put(Message& message, const Channel& channel, const Incoming& in, const Des
 }
 
 void keep(Unexpected& stranger, const Channel& channel, const Incoming& in, const Descriptor& descriptor) {
-  if (descriptor.carrier == Carrier::pointer) {
+  if (descriptor.carrier == Carrier::pointer || descriptor.carrier == Carrier::remote) {
     stranger.address = descriptor.pointer.address;
+    stranger.remote = descriptor.carrier == Carrier::remote;
     stranger.taken = descriptor.pointer.taken;
     return;
   }
@@ -208,7 +217,7 @@ void keep(Unexpected& stranger, const Channel& channel, const Incoming& in, cons
   }
 }
 
-void receive_one(const Channel& channel, Incoming& in, const Descriptor& descriptor) {
+void receive_one(const Local& local, const Channel& channel, Incoming& in, const Descriptor& descriptor) {
   if (in.message == nullptr && in.stranger == nullptr) {
     in.message = match(in, descriptor.context, descriptor.tag);
     if (in.message == nullptr) {
@@ -218,8 +227,9 @@ void receive_one(const Channel& channel, Incoming& in, const Descriptor& descrip
   }
   if (in.message != nullptr) {
     Message& message = *in.message;
-    if (descriptor.carrier == Carrier::pointer) {
-      take_pointer(descriptor.pointer.address, descriptor.total, descriptor.pointer.taken, message);
+    const bool remote = descriptor.carrier == Carrier::remote;
+    if (remote || descriptor.carrier == Carrier::pointer) {
+      take_pointer(local, descriptor.pointer.address, remote, descriptor.total, descriptor.pointer.taken, message);
     } else {
       put(message, channel, in, descriptor);
     }
@@ -237,7 +247,7 @@ void progress_receives(Local& local, int peer) {
   while (true) {
     const Descriptor& descriptor = channel.descriptors[in.descriptors % kDescriptors];
     if (descriptor.turn.load(std::memory_order_acquire) != in.descriptors + 1) break;
-    receive_one(channel, in, descriptor);
+    receive_one(local, channel, in, descriptor);
     if (descriptor.carrier == Carrier::ring) in.bytes += descriptor.bytes;
     ++in.descriptors;
     channel.bytes_read.store(in.bytes, std::memory_order_release);
@@ -254,7 +264,7 @@ bool take_unexpected(Local& local, Incoming& in, Message& message) {
   });
   if (found == in.unexpected.end()) return false;
   if (found->address != nullptr) {
-    take_pointer(found->address, found->total, found->taken, message);
+    take_pointer(local, found->address, found->remote, found->total, found->taken, message);
     ring_doorbell(local, message.peer);
   } else {
     const std::size_t bytes = std::min(found->data.size(), message.bytes);
@@ -326,10 +336,11 @@ void close(void* state) { delete static_cast<Local*>(state); }
 
 }  // namespace
 
-Transport local_transport(const Segment& segment, int rank) {
+Transport local_transport(const Segment& segment, int rank, bool may_reach) {
   auto local = std::make_unique<Local>();
   local->segment = segment;
   local->rank = rank;
+  local->may_reach = may_reach;
   local->outgoing.resize(static_cast<std::size_t>(segment.ranks));
   local->incoming.resize(static_cast<std::size_t>(segment.ranks));
   return {local.release(), post, progress, rest, take_back, close};

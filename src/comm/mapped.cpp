@@ -65,7 +65,7 @@ void broadcast(const Communicator& communicator, const Call& call) {
   const bool is_root = communicator.rank == call.root;
   const int other = 1 - call.root;
   std::size_t pushed = 0;
-  if (communicator.size() == 2 && output_of(communicator, other) != nullptr) pushed = bytes / 2 / 4096 * 4096;
+  if (communicator.size() == 2 && entry_of(communicator, other).buffers.output_shared) pushed = bytes / 2 / 4096 * 4096;
   if (is_root) {
     if (pushed > 0) copy_bytes(output_of(communicator, other), input, pushed);
     copy_bytes(call.output, input, bytes);
@@ -92,9 +92,10 @@ void pull(const Communicator& communicator, const Call& call) {
 bool can_map(const Communicator& communicator, const Call& call) {
   const bool from_root = call.verb == Verb::broadcast || call.verb == Verb::scatter;
   for (int m = 0; m < communicator.size(); ++m) {
-    if ((!from_root || m == call.root) && input_of(communicator, m) == nullptr) return false;
+    const auto& buffers = entry_of(communicator, m).buffers;
     const bool is_written = call.verb == Verb::all_reduce || (call.verb == Verb::reduce && m == call.root);
-    if (is_written && output_of(communicator, m) == nullptr) return false;
+    if (!buffers.may_map || (is_written && !buffers.output_shared)) return false;
+    if ((!from_root || m == call.root) && !buffers.input_shared) return false;
   }
   return true;
 }

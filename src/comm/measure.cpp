@@ -12,7 +12,7 @@
 namespace twinpod::comm {
 namespace {
 
-constexpr double kBlockSeconds = 0.02;
+constexpr double kBlockSeconds = 0.003;
 constexpr int kMostIterations = 20000;
 
 // Two buffers of a rank, each as long as the whole.

@@ -32,9 +32,9 @@ struct Peer {
 
 struct MeasureRequest {
   std::vector<Call> calls = {};
-  int iterations = 0;  // in a block; 0: as many as take about 20 ms
+  int iterations = 0;  // in a block; 0: as many as take about 3 ms
   int warmup = 2;
-  int blocks = 5;       // the best counts: whatever else runs makes a program slower, never faster
+  int blocks = 12;      // the best counts: whatever else runs makes a program slower, never faster
   bool check = true;    // the results, exactly
   bool in_place = true; // measured, too
   bool shared = true;   // buffers that all local ranks can reach

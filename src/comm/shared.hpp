@@ -53,6 +53,10 @@ struct alignas(kLine) Entry {
     struct {
       const void* input;
       void* output;
+      bool input_shared;
+      bool output_shared;
+      bool may_map;    // in place, an all_to_all overwrites what others still read
+      bool may_reach;  // the kernel lets the rank read and write other ranks' memory
     } buffers;
   };
 };
@@ -74,7 +78,7 @@ inline constexpr std::uint32_t kDescriptors = 64;
 inline constexpr std::uint32_t kRingBytes = std::uint32_t{1} << 18U;
 inline constexpr std::size_t kInlineMessage = 24;
 
-enum class Carrier : std::uint32_t { inlined, ring, pointer };
+enum class Carrier : std::uint32_t { inlined, ring, pointer, remote };
 
 struct alignas(kLine) Descriptor {
   std::atomic<std::uint32_t> turn = 0;  // 1 + how many came before it, once it may be read

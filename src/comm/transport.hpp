@@ -45,6 +45,7 @@ struct Transport {
 };
 
 struct Segment;
-Transport local_transport(const Segment& segment, int rank);
+// may_reach: the kernel lets the ranks read each other's memory.
+Transport local_transport(const Segment& segment, int rank, bool may_reach);
 
 }  // namespace twinpod::comm

@@ -32,6 +32,7 @@ struct World {
   Transport transport;
   Patience patience;
   bool local = false;
+  bool may_reach = false;  // the memory of other ranks, through the kernel
   Segment segment;             // if local
   RankState* state = nullptr;  // in the segment if local
   std::atomic<std::uint32_t> never_aborts = 0;
@@ -73,7 +74,10 @@ Waited wait_for_message(World& world, Message& message, const Communicator* comm
 Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t signature);
 Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t signature);
 Waited run_mapped(Communicator& communicator, const Call& call);
+Waited run_remote(Communicator& communicator, const Call& call);
+// Whether the ranks can get at each other's buffers, as memory of their own or through the kernel.
 bool can_map(const Communicator& communicator, const Call& call);
+bool can_reach(const Communicator& communicator);
 // Says "I am here, for this"; true: the others said the same.
 Waited enter(Communicator& communicator, std::uint64_t signature);
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
