@@ -173,7 +173,7 @@ Waited run_staged(Communicator& communicator, const Call& call) {
 Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t signature) {
   if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
   const Segment& segment = communicator.world->segment;
-  Entry& entry = communicator.blocks[static_cast<std::size_t>(communicator.rank)]->entries[communicator.sequence % 2];
+  Entry& entry = entry_of(communicator, communicator.rank);
   const std::size_t part = call.count * size_of(call.type);
   const Method forced = call.choice.method;
   entry.buffers.input = call.input;
@@ -186,6 +186,7 @@ Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t sign
   for (int m = 0; m < communicator.size(); ++m) {
     if (const Waited waited = await_entry(communicator, m, signature); waited != Waited::reached) return waited;
   }
+  communicator.all_entered = communicator.sequence;
   if (forced != Method::remote && can_map(communicator, call)) return run_mapped(communicator, call);
   return can_reach(communicator) ? run_remote(communicator, call) : run_staged(communicator, call);
 }

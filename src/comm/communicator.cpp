@@ -148,17 +148,22 @@ Result<void> check(const Communicator& communicator, const Call& call) {
 
 Waited enter(Communicator& communicator, std::uint64_t signature) {
   ++communicator.sequence;
-  const std::uint32_t before = communicator.sequence - 1;
-  for (Block* const block : communicator.blocks) {
-    const Waited waited = wait_for(block->entries[before % 2].word, before, communicator.world->patience);
-    if (waited != Waited::reached) return waited;
+  const std::uint32_t needed = communicator.sequence - kTurns + 1;
+  if (static_cast<std::int32_t>(needed - communicator.all_entered) > 0) {
+    // More than is needed, so that not every operation has to look.
+    const std::uint32_t wanted = communicator.sequence - kTurns / 2;
+    for (Block* const block : communicator.blocks) {
+      const Waited waited = wait_for(block->entries[wanted % kTurns].word, wanted, communicator.world->patience);
+      if (waited != Waited::reached) return waited;
+    }
+    communicator.all_entered = wanted;
   }
-  communicator.blocks[static_cast<std::size_t>(communicator.rank)]->entries[communicator.sequence % 2].signature = signature;
+  entry_of(communicator, communicator.rank).signature = signature;
   return Waited::reached;
 }
 
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature) {
-  Entry& entry = communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % 2];
+  Entry& entry = entry_of(communicator, member);
   const Waited waited = wait_for(entry.word, communicator.sequence, communicator.world->patience);
   if (waited != Waited::reached) return waited;
   return entry.signature == signature ? Waited::reached : Waited::mismatched;

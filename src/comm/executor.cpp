@@ -208,8 +208,7 @@ Result<void> run_scheduled(Communicator& communicator, const Call& call, const C
   if (communicator.world->local) {
     waited = enter(communicator, signature);
     if (waited != Waited::reached) return {};
-    publish(communicator.blocks[static_cast<std::size_t>(communicator.rank)]->entries[communicator.sequence % 2].word,
-            communicator.sequence);
+    publish(entry_of(communicator, communicator.rank).word, communicator.sequence);
   } else {
     ++communicator.sequence;
   }

@@ -72,12 +72,9 @@ Error failure_of(World& world, Waited waited) {
 
 bool has_mismatch(const Communicator& communicator) {
   if (!communicator.world->local) return false;
-  const auto entry_of = [&](int member) -> const Entry& {
-    return communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % 2];
-  };
-  const std::uint64_t own = entry_of(communicator.rank).signature;
+  const std::uint64_t own = entry_of(communicator, communicator.rank).signature;
   for (int m = 0; m < communicator.size(); ++m) {
-    const Entry& entry = entry_of(m);
+    const Entry& entry = entry_of(communicator, m);
     if (entry.word.value.load(std::memory_order_acquire) == communicator.sequence && entry.signature != own) return true;
   }
   return false;

@@ -1,6 +1,5 @@
 // Small collectives between local ranks: everybody puts its contribution into its own block, says so, and reads those of
-// the others. One wait, whatever the verb; up to 48 bytes travel in the same line of cache as the word that is waited
-// for.
+// the others. One wait, whatever the verb; a few bytes travel in the same line of cache as the word that is waited for.
 #include <array>
 #include <cstring>
 
@@ -40,8 +39,8 @@ std::size_t contribution_bytes(const Call& call, int ranks) {
 }
 
 std::byte* place(Block& block, std::uint32_t sequence, std::size_t bytes) {
-  Entry& entry = block.entries[sequence % 2];
-  return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % 2].data();
+  Entry& entry = block.entries[sequence % kTurns];
+  return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % kTurns].data();
 }
 
 struct Meeting {
@@ -117,13 +116,14 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   Block& block = *communicator.blocks[static_cast<std::size_t>(communicator.rank)];
   if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
   if (gives(call.verb, is_root)) copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
-  publish(block.entries[communicator.sequence % 2].word, communicator.sequence);
+  publish(entry_of(communicator, communicator.rank).word, communicator.sequence);
   for (int m = 0; m < ranks; ++m) {
     if (m == communicator.rank || !(needs_all(call.verb, is_root) || (m == call.root && !gives(call.verb, is_root)))) {
       continue;
     }
     if (const Waited waited = await_entry(communicator, m, signature); waited != Waited::reached) return waited;
   }
+  if (needs_all(call.verb, is_root)) communicator.all_entered = communicator.sequence;
   take(meeting);
   return Waited::reached;
 }

@@ -12,9 +12,6 @@ namespace {
 
 using Verb = collective::Verb;
 
-const Entry& entry_of(const Communicator& communicator, int member) {
-  return communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % 2];
-}
 const std::byte* input_of(const Communicator& communicator, int member) {
   return static_cast<const std::byte*>(entry_of(communicator, member).buffers.input);
 }

@@ -25,7 +25,7 @@ struct Reach {
   int ranks() const { return communicator.size(); }
   int rank() const { return communicator.rank; }
   const Entry& entry(int member) const {
-    return communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % 2];
+    return entry_of(communicator, member);
   }
   pid_t process(int member) const {
     return state_of(communicator.world->segment, communicator.members[static_cast<std::size_t>(member)]).pid;
@@ -134,7 +134,7 @@ void pull(Reach& reach) {
 
 bool can_reach(const Communicator& communicator) {
   return std::all_of(communicator.blocks.begin(), communicator.blocks.end(), [&](const Block* block) {
-    const auto& buffers = block->entries[communicator.sequence % 2].buffers;
+    const auto& buffers = block->entries[communicator.sequence % kTurns].buffers;
     return buffers.may_map && buffers.may_reach;
   });
 }

@@ -43,13 +43,17 @@ struct GroupState {
   std::array<std::uint16_t, kMaxLocalRanks> members;
 };
 
-// What a rank says when it enters operation `word.value` of a group. Two lines in turn: a rank enters operation s only
-// when all have entered s - 1, so nobody reads what s - 2 left.
-struct alignas(kLine) Entry {
+// What a rank says when it enters operation `word.value` of a group. There are kTurns of them, used in turn: a rank enters
+// operation s only when all have entered s - kTurns + 1, so nobody reads what s - kTurns left. So who waits for nobody,
+// such as the root of a broadcast, may be a few operations ahead.
+inline constexpr std::uint32_t kTurns = 8;
+inline constexpr std::size_t kEntryBytes = 1024;
+
+struct alignas(128) Entry {
   WaitWord word;
   std::uint64_t signature = 0;
   union {
-    std::array<std::byte, 48> data;  // a small contribution travels with the word, in one line
+    std::array<std::byte, kEntryBytes - 16> data;  // a small contribution lies beside the word
     struct {
       const void* input;
       void* output;
@@ -60,16 +64,16 @@ struct alignas(kLine) Entry {
     } buffers;
   };
 };
-static_assert(sizeof(Entry) == kLine);
+static_assert(sizeof(Entry) == kEntryBytes);
 
 inline constexpr std::size_t kInlineBytes = std::size_t{32} << 10U;
 inline constexpr std::size_t kWindowBytes = std::size_t{256} << 10U;
 
 // Where a rank puts what the others of a group are to read.
 struct Block {
-  std::array<Entry, 2> entries;
+  std::array<Entry, kTurns> entries;
   alignas(kLine) WaitWord stage;  // steps of long operations, counted on and on
-  alignas(4096) std::array<std::array<std::byte, kInlineBytes>, 2> small;
+  alignas(4096) std::array<std::array<std::byte, kInlineBytes>, kTurns> small;
   alignas(4096) std::array<std::array<std::byte, kWindowBytes>, 2> windows;
 };
 

@@ -51,6 +51,7 @@ struct Communicator {
   std::vector<int> members = {};    // ranks of the world
   std::vector<Block*> blocks = {};  // of the members, if local
   std::uint32_t sequence = 0;   // of the last collective
+  std::uint32_t all_entered = 0;  // an operation that all have entered
   std::uint32_t stage = 0;      // of the last step of a long one
   void* native = nullptr;       // MPI's own communicator
   std::map<ScheduleKey, std::shared_ptr<const collective::Schedule>> schedules = {};
@@ -58,6 +59,11 @@ struct Communicator {
 
   int size() const { return static_cast<int>(members.size()); }
 };
+
+// What a member says about the operation that this rank is in.
+inline Entry& entry_of(const Communicator& communicator, int member) {
+  return communicator.blocks[static_cast<std::size_t>(member)]->entries[communicator.sequence % kTurns];
+}
 
 Communicator whole_world(World& world);
 
@@ -78,8 +84,9 @@ Waited run_remote(Communicator& communicator, const Call& call);
 // Whether the ranks can get at each other's buffers, as memory of their own or through the kernel.
 bool can_map(const Communicator& communicator, const Call& call);
 bool can_reach(const Communicator& communicator);
-// Says "I am here, for this"; true: the others said the same.
+// Takes the next entry, writes what this is about, and leaves the rest and publishing it to the caller.
 Waited enter(Communicator& communicator, std::uint64_t signature);
+// Waits until a member has entered, and looks whether it is for the same.
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
 Waited meet(Communicator& communicator);
 
