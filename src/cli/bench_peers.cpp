@@ -124,6 +124,7 @@ std::vector<comm::Peer> start_peers(const std::vector<std::string>& names, int r
   std::vector<comm::Peer> peers;
   for (const std::string& name : names) {
     const std::shared_ptr<Process> process = start(command_of(name, ranks));
+    ask(*process, {.call = {.verb = comm::Verb::barrier}, .algorithm = {}}, 2);  // starting must not disturb what is measured
     peers.push_back({name, [process](const comm::Measurement& row, int iterations) {
                        return ask(*process, row, iterations);
                      }});

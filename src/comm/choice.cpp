@@ -57,7 +57,7 @@ Algorithm message_algorithm(const Communicator& communicator, const Call& call) 
 
 }  // namespace
 
-Choice choice_for(const Communicator& communicator, const Call& call, bool shared) {
+Pick pick_for(const Communicator& communicator, const Call& call, bool shared) {
   if (!communicator.world->local) {
     const bool adds = call.verb == Verb::all_reduce || call.verb == Verb::reduce || call.verb == Verb::reduce_scatter;
     const bool fits = (adds ? call.count : call.count * size_of(call.type)) <= static_cast<std::size_t>(INT_MAX);
@@ -68,6 +68,11 @@ Choice choice_for(const Communicator& communicator, const Call& call, bool share
   if (contribution(communicator, call) <= inlined_up_to(call.verb)) return {Method::inlined};
   if (shared) return {Method::mapped};
   return {communicator.world->may_reach ? Method::remote : Method::staged};
+}
+
+Choice choice_for(const Communicator& communicator, const Call& call, bool shared) {
+  const Pick pick = pick_for(communicator, call, shared);
+  return {pick.method, pick.algorithm};
 }
 
 std::string_view name_of(const Choice& choice) {

@@ -76,24 +76,20 @@ Result<void> run_send(Communicator& communicator, const Call& call) {
   return {};
 }
 
-Result<void> carry_out(Communicator& communicator, const Call& call, const Choice& choice, Waited& waited) {
-  const std::uint64_t signature = signature_of(call, choice);
-  switch (choice.method) {
-    case Method::inlined:
-      waited = run_inlined(communicator, call, signature);
-      return {};
-    case Method::staged:
-    case Method::mapped:
-    case Method::remote:
-      waited = run_bulk(communicator, call, signature);
-      return {};
-    case Method::native:
-      if (run_native(communicator, call, waited)) return {};
-      return input_error(fmt::format("MPI has no {} of {} with {}", name_of(call.verb), name_of(call.type), name_of(call.op)),
-                         "another algorithm");
-    default:
-      return run_scheduled(communicator, call, choice, signature, waited);
+// Methods that may be refused.
+Result<void> carry_out(Communicator& communicator, const Call& call, Pick pick, Waited& waited) {
+  if (pick.method != Method::native) {
+    return run_scheduled(communicator, call, pick.algorithm, signature_of(call, pick.method), waited);
   }
+  if (run_native(communicator, call, waited)) return {};
+  return input_error(fmt::format("MPI has no {} of {} with {}", name_of(call.verb), name_of(call.type), name_of(call.op)),
+                     "another algorithm");
+}
+
+// What most calls are, so that they need not be looked at any closer.
+bool is_plain(const Communicator& communicator, const Call& call) {
+  return call.input != nullptr && call.output != nullptr && call.root >= 0 && call.root < communicator.size() &&
+         call.verb != Verb::send;
 }
 
 }  // namespace
@@ -111,11 +107,10 @@ std::size_t bytes_of(const Communicator& communicator, const Call& call) {
   return is_divided(call.verb) ? bytes * communicator.members.size() : bytes;
 }
 
-std::uint64_t signature_of(const Call& call, const Choice& choice) {
+std::uint64_t signature_of(const Call& call, Method method) {
   constexpr std::uint64_t kMostElements = (std::uint64_t{1} << 36U) - 1;
   // How a large collective gets at the buffers is found out together.
-  const bool bulk = choice.method == Method::mapped || choice.method == Method::remote;
-  const Method method = bulk ? Method::staged : choice.method;
+  if (method == Method::mapped || method == Method::remote) method = Method::staged;
   std::uint64_t signature = static_cast<std::uint64_t>(call.verb);
   signature = signature << 3U | static_cast<std::uint64_t>(call.type);
   signature = signature << 3U | static_cast<std::uint64_t>(call.op);
@@ -179,17 +174,27 @@ Waited meet(Communicator& communicator) {
   return Waited::reached;
 }
 
+// No Result on the way that most calls take: making one costs as much as a small collective's share of the work.
 Result<void> perform(Communicator& communicator, const Call& call) {
-  if (Result<void> fits = check(communicator, call); !fits) return fits;
-  if (call.verb == Verb::send) return run_send(communicator, call);
-  const Choice choice =
-      call.choice.method == Method::automatic ? choice_for(communicator, call, true) : call.choice;
-  const std::uint64_t number = begin_operation(*communicator.world->state, operation_of(communicator, call));
+  if (!is_plain(communicator, call)) {
+    if (Result<void> fits = check(communicator, call); !fits) return fits;
+    if (call.verb == Verb::send) return run_send(communicator, call);
+  }
+  Pick pick{call.choice.method, call.choice.algorithm};
+  if (pick.method == Method::automatic) pick = pick_for(communicator, call, true);
+  RankState& state = *communicator.world->state;
+  const std::uint64_t number = begin_operation(state, operation_of(communicator, call));
   Waited waited = Waited::reached;
-  Result<void> done = carry_out(communicator, call, choice, waited);
+  if (pick.method == Method::inlined) {
+    waited = run_inlined(communicator, call, signature_of(call, pick.method));
+  } else if (pick.method == Method::native || pick.method == Method::scheduled) {
+    if (Result<void> done = carry_out(communicator, call, pick, waited); !done) return done;
+  } else {
+    waited = run_bulk(communicator, call, signature_of(call, pick.method));
+  }
   if (waited != Waited::reached) return tl::unexpected(failure_of(*communicator.world, waited));
-  end_operation(*communicator.world->state, number);
-  return done;
+  end_operation(state, number);
+  return {};
 }
 
 Result<void> run(Communicator& communicator, const Call& call) {

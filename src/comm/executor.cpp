@@ -184,16 +184,16 @@ void deliver(const Communicator& communicator, const Call& call, const Buffers& 
 }
 
 Result<std::shared_ptr<const Schedule>> schedule_for(Communicator& communicator, const Call& call,
-                                                     const Choice& choice) {
-  collective::Shape shape = choice.shape;
+                                                     collective::Algorithm algorithm) {
+  collective::Shape shape = call.choice.shape;
   shape.root = call.root;
   shape.peer = call.peer;
-  const ScheduleKey key{static_cast<int>(call.verb), static_cast<int>(choice.algorithm), shape.root, shape.peer,
+  const ScheduleKey key{static_cast<int>(call.verb), static_cast<int>(algorithm), shape.root, shape.peer,
                         shape.ranks_per_node,        shape.pieces,                       shape.torus, shape.split_axes,
                         shape.all_pairs};
   const auto known = communicator.schedules.find(key);
   if (known != communicator.schedules.end()) return known->second;
-  Result<Schedule> made = collective::make_schedule(call.verb, choice.algorithm, communicator.size(), shape);
+  Result<Schedule> made = collective::make_schedule(call.verb, algorithm, communicator.size(), shape);
   if (!made) return tl::unexpected(made.error());
   if (made->switches > 0) return input_error("in_network needs a switch that adds up", "ring, tree, ...");
   return communicator.schedules[key] = std::make_shared<const Schedule>(std::move(*made));
@@ -201,9 +201,9 @@ Result<std::shared_ptr<const Schedule>> schedule_for(Communicator& communicator,
 
 }  // namespace
 
-Result<void> run_scheduled(Communicator& communicator, const Call& call, const Choice& choice, std::uint64_t signature,
-                           Waited& waited) {
-  const Result<std::shared_ptr<const Schedule>> schedule = schedule_for(communicator, call, choice);
+Result<void> run_scheduled(Communicator& communicator, const Call& call, collective::Algorithm algorithm,
+                           std::uint64_t signature, Waited& waited) {
+  const Result<std::shared_ptr<const Schedule>> schedule = schedule_for(communicator, call, algorithm);
   if (!schedule) return tl::unexpected(schedule.error());
   if (communicator.world->local) {
     waited = enter(communicator, signature);

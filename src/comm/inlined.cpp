@@ -43,6 +43,10 @@ std::byte* place(Block& block, std::uint32_t sequence, std::size_t bytes) {
   return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % kTurns].data();
 }
 
+const Entry& next_entry_of(const Communicator& communicator, int member) {
+  return communicator.blocks[static_cast<std::size_t>(member)]->entries[(communicator.sequence + 1) % kTurns];
+}
+
 struct Meeting {
   Communicator& communicator;
   const Call& call;
@@ -115,6 +119,9 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   const Meeting meeting{communicator, call, contribution_bytes(call, ranks), call.count * size_of(call.type)};
   Block& block = *communicator.blocks[static_cast<std::size_t>(communicator.rank)];
   if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
+  // The root may be ahead: what it says next is fetched while this is worked on.
+  const bool from_root = (call.verb == Verb::broadcast || call.verb == Verb::scatter) && !is_root;
+  if (from_root) __builtin_prefetch(&next_entry_of(communicator, call.root));
   if (gives(call.verb, is_root)) copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
   publish(entry_of(communicator, communicator.rank).word, communicator.sequence);
   for (int m = 0; m < ranks; ++m) {

@@ -86,10 +86,10 @@ Result<std::size_t> wrong_elements(Communicator& communicator, const Call& call)
 
 // A send goes forth and back, and takes half of that; all others are repeated as they are.
 Result<void> repeat(Communicator& communicator, const Call& call, int times) {
+  Call back = call;
+  if (call.verb == Verb::send) std::swap(back.root, back.peer);
   for (int i = 0; i < times; ++i) {
-    Call one = call;
-    if (call.verb == Verb::send && i % 2 == 1) std::swap(one.root, one.peer);
-    if (Result<void> done = perform(communicator, one); !done) return done;
+    if (Result<void> done = perform(communicator, i % 2 == 0 ? call : back); !done) return done;
   }
   return {};
 }

@@ -100,21 +100,6 @@ bool is_shared(const Segment& segment, const void* address, std::size_t bytes) {
   return first >= segment.base + segment.arenas_at && first + bytes <= segment.base + segment.bytes;
 }
 
-std::uint64_t begin_operation(RankState& state, const Operation& operation) {
-  const std::uint64_t number = state.num_operations.fetch_add(1, std::memory_order_relaxed);
-  Operation& record = state.operations[number % kRecordedOperations];
-  record = operation;
-  record.start_ns = now_ticks();
-  record.end_ns = 0;
-  return number;
-}
-
-void end_operation(RankState& state, std::uint64_t number) {
-  // A later operation may stand in its place by now.
-  if (state.num_operations.load(std::memory_order_relaxed) - number > kRecordedOperations) return;
-  state.operations[number % kRecordedOperations].end_ns = now_ticks();
-}
-
 void start_clock(RankState& state) {
   state.first_ticks = now_ticks();
   state.first_ns = now_ns();

@@ -145,8 +145,20 @@ std::byte* arena_of(const Segment& segment, int rank);
 bool is_shared(const Segment& segment, const void* address, std::size_t bytes);
 
 // Operations of a rank, for the recorder. begin returns the number to end it with.
-std::uint64_t begin_operation(RankState& state, const Operation& operation);
-void end_operation(RankState& state, std::uint64_t number);
+inline std::uint64_t begin_operation(RankState& state, const Operation& operation) {
+  const std::uint64_t number = state.num_operations.fetch_add(1, std::memory_order_relaxed);
+  Operation& record = state.operations[number % kRecordedOperations];
+  record = operation;
+  record.start_ns = now_ticks();
+  record.end_ns = 0;
+  return number;
+}
+
+inline void end_operation(RankState& state, std::uint64_t number) {
+  // A later operation may stand in its place by now.
+  if (state.num_operations.load(std::memory_order_relaxed) - number > kRecordedOperations) return;
+  state.operations[number % kRecordedOperations].end_ns = now_ticks();
+}
 
 void start_clock(RankState& state);
 // With its times in nanoseconds.

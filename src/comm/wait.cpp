@@ -11,6 +11,7 @@
 namespace twinpod::comm {
 namespace {
 
+constexpr int kQuickLooks = 100;       // a pause takes as long as a line of cache from core to core
 constexpr long kSleepNs = 5'000'000;  // how late an abort may be noticed
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
@@ -54,7 +55,7 @@ void sleep_on(WaitWord& word, std::uint32_t seen) {
 Waited wait_longer(WaitWord& word, std::uint32_t wanted, const Patience& patience) {
   for (int i = 0; i < patience.looks; ++i) {
     if (has_reached(word, wanted)) return Waited::reached;
-    pause_briefly();
+    if (i >= kQuickLooks) pause_briefly();
   }
   const std::int64_t start = now_ns();
   for (int i = 0; i < patience.yields; ++i) {

@@ -90,14 +90,21 @@ Waited enter(Communicator& communicator, std::uint64_t signature);
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
 Waited meet(Communicator& communicator);
 
-// A schedule, as messages. REQUIRES: entered.
-Result<void> run_scheduled(Communicator& communicator, const Call& call, const Choice& choice, std::uint64_t signature,
-                           Waited& waited);
+// What is left of a Choice in the end, without its shape.
+struct Pick {
+  Method method = Method::automatic;
+  collective::Algorithm algorithm = collective::Algorithm::ring;
+};
+Pick pick_for(const Communicator& communicator, const Call& call, bool shared);
+
+// A schedule, as messages.
+Result<void> run_scheduled(Communicator& communicator, const Call& call, collective::Algorithm algorithm,
+                           std::uint64_t signature, Waited& waited);
 // Whether a member entered this operation for something else.
 bool has_mismatch(const Communicator& communicator);
 
 // Everything that must be alike on all ranks.
-std::uint64_t signature_of(const Call& call, const Choice& choice);
+std::uint64_t signature_of(const Call& call, Method method);
 bool is_divided(Verb verb);
 std::size_t bytes_of(const Communicator& communicator, const Call& call);  // as nccl-tests prints it
 Result<void> check(const Communicator& communicator, const Call& call);
