@@ -40,7 +40,8 @@ struct Buffers {
   std::vector<float> input, output;
 };
 
-void all_reduce(const Context& context, float* in, float* out, std::size_t count, gloo::AllreduceOptions::Algorithm how) {
+void all_reduce(const Context& context, float* in, float* out, std::size_t count,
+                gloo::AllreduceOptions::Algorithm how) {
   gloo::AllreduceOptions options(context);
   options.setAlgorithm(how);
   options.setInput(in, count);
@@ -94,7 +95,8 @@ bool call(const Context& context, const Order& order, Buffers& buffers, int turn
     options.setInput(in, count);
     options.setOutput(out, count);
     options.setRoot(0);
-    options.setReduceFunction([](void* c, const void* a, const void* b, std::size_t n) { gloo::sum<float>(c, a, b, n); });
+    options.setReduceFunction(
+        [](void* c, const void* a, const void* b, std::size_t n) { gloo::sum<float>(c, a, b, n); });
     gloo::reduce(options);
   } else if (order.verb == "all_to_all") {
     gloo::AlltoallOptions options(context);

@@ -49,10 +49,13 @@ bool call(const Order& order, int rank, int ranks, int turn, std::vector<char>& 
   if (verb == "reduce_scatter") {
     return MPI_Reduce_scatter_block(input.data(), output.data(), part, type, op, MPI_COMM_WORLD) == 0;
   }
-  if (verb == "all_gather") return MPI_Allgather(input.data(), part, type, output.data(), part, type, MPI_COMM_WORLD) == 0;
+  if (verb == "all_gather")
+    return MPI_Allgather(input.data(), part, type, output.data(), part, type, MPI_COMM_WORLD) == 0;
   if (verb == "gather") return MPI_Gather(input.data(), part, type, output.data(), part, type, 0, MPI_COMM_WORLD) == 0;
-  if (verb == "scatter") return MPI_Scatter(input.data(), part, type, output.data(), part, type, 0, MPI_COMM_WORLD) == 0;
-  if (verb == "all_to_all") return MPI_Alltoall(input.data(), part, type, output.data(), part, type, MPI_COMM_WORLD) == 0;
+  if (verb == "scatter")
+    return MPI_Scatter(input.data(), part, type, output.data(), part, type, 0, MPI_COMM_WORLD) == 0;
+  if (verb == "all_to_all")
+    return MPI_Alltoall(input.data(), part, type, output.data(), part, type, MPI_COMM_WORLD) == 0;
   if (verb == "barrier") return MPI_Barrier(MPI_COMM_WORLD) == 0;
   if (verb != "send") return false;
   if (rank > 1) return true;
@@ -105,7 +108,8 @@ int main(int argc, char** argv) {
   while (true) {
     Order order{};
     if (rank == 0) {
-      order.ends = std::scanf("%31s %llu %7s %15s %d", order.verb, &order.bytes, order.type, order.op, &order.iterations) != 5;
+      order.ends =
+          std::scanf("%31s %llu %7s %15s %d", order.verb, &order.bytes, order.type, order.op, &order.iterations) != 5;
     }
     share(order);
     if (order.ends != 0) break;

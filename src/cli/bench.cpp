@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "cli/values.hpp"
 #include "comm/communicator.hpp"
+#include "comm/fault.hpp"
 #include "comm/measure.hpp"
 #include "core/units.hpp"
 #include "report/comm_report.hpp"
@@ -34,7 +35,10 @@ constexpr std::array kFlags = {
     Flag{"no-check", "", "do not check the results", ""},
     Flag{"against", "NAMES", "openmpi,gloo: measure them in turn in the same run", ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 30 s)", ""},
-    Flag{"recording", "FILE", "where to write what the ranks did last if the run fails (default twinpod-failure.json)", ""},
+    Flag{"fault", "KIND:RANK@N",
+         "make a rank fail at an operation, to see what happens: kill, stop, exit, skip, verb, size", ""},
+    Flag{"recording", "FILE", "where to write what the ranks did last if the run fails (default twinpod-failure.json)",
+         ""},
 };
 
 // The name of a flag's value in a table.
@@ -68,7 +72,8 @@ Result<std::vector<std::size_t>> sizes_of(const Arguments& arguments) {
   const Result<std::size_t> last = size_in(text, std::string_view(text).substr(dots + 2));
   if (!last) return tl::unexpected(last.error());
   if (*last < *first || *first == 0) {
-    return input_error(fmt::format("--bytes {}: expected a range that rises, from 1 byte on", text), "--bytes 8..256MiB");
+    return input_error(fmt::format("--bytes {}: expected a range that rises, from 1 byte on", text),
+                       "--bytes 8..256MiB");
   }
   std::vector<std::size_t> sizes;
   for (std::size_t size = *first; size <= *last; size *= static_cast<std::size_t>(*factor)) sizes.push_back(size);
@@ -124,18 +129,23 @@ std::vector<comm::Call> calls_of(const Request& request, int ranks) {
 }
 
 Result<void> read_numbers(const Arguments& arguments, Request& request) {
-  for (const auto& [name, place, low] : {std::tuple{"iterations", &request.measure.iterations, 1},
-                                         std::tuple{"blocks", &request.measure.blocks, 1},
-                                         std::tuple{"warmup", &request.measure.warmup, 0},
-                                         std::tuple{"root", &request.call.root, 0}}) {
+  for (const auto& [name, place, low] :
+       {std::tuple{"iterations", &request.measure.iterations, 1}, std::tuple{"blocks", &request.measure.blocks, 1},
+        std::tuple{"warmup", &request.measure.warmup, 0}, std::tuple{"root", &request.call.root, 0}}) {
     const Result<int> value = whole_number(arguments, name, low, *place);
     if (!value) return tl::unexpected(value.error());
     *place = *value;
   }
   if (const auto text = arguments.value("timeout")) {
     const Result<double> seconds = parse_quantity(*text, Quantity::seconds);
-    if (!seconds || *seconds <= 0) return input_error(fmt::format("--timeout {}: expected a time", *text), "--timeout 30s");
+    if (!seconds || *seconds <= 0)
+      return input_error(fmt::format("--timeout {}: expected a time", *text), "--timeout 30s");
     request.options.timeout_s = *seconds;
+  }
+  if (const auto text = arguments.value("fault")) {
+    const Result<comm::Fault> fault = comm::parse_fault(*text);
+    if (!fault) return tl::unexpected(fault.error());
+    request.options.fault = *fault;
   }
   return {};
 }
@@ -184,8 +194,10 @@ Result<Request> request_of(const Arguments& arguments) {
   return request;
 }
 
-Result<std::string> bench_ranks(const Request& request, const std::string& transport, bool json, comm::Communicator& world) {
-  report::CommBench bench{.ranks = comm::size_of(world), .transport = transport, .shared = request.measure.shared};
+Result<std::string> bench_ranks(const Request& request, const std::string& transport, bool json,
+                                comm::Communicator& world) {
+  report::CommBench bench{.ranks = comm::size_of(world), .transport = transport};
+  bench.shared = request.measure.shared && transport != "mpi";
   comm::MeasureRequest measure = request.measure;
   measure.calls = calls_of(request, bench.ranks);
   if (comm::rank_of(world) == 0) measure.peers = start_peers(request.against, bench.ranks);

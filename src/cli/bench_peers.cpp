@@ -112,9 +112,9 @@ Result<void> check_peers(const std::vector<std::string>& names) {
                          nearest.empty() ? "" : fmt::format("did you mean {}?", nearest));
     }
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return infeasible(fmt::format("--against {}: {} was not built", name, program_of(name)),
-                        fmt::format("apt install {} and build again",
-                                    name == "gloo" ? "libgloo-dev" : "libopenmpi-dev openmpi-bin"));
+      return infeasible(
+          fmt::format("--against {}: {} was not built", name, program_of(name)),
+          fmt::format("apt install {} and build again", name == "gloo" ? "libgloo-dev" : "libopenmpi-dev openmpi-bin"));
     }
   }
   return {};
@@ -124,10 +124,10 @@ std::vector<comm::Peer> start_peers(const std::vector<std::string>& names, int r
   std::vector<comm::Peer> peers;
   for (const std::string& name : names) {
     const std::shared_ptr<Process> process = start(command_of(name, ranks));
-    ask(*process, {.call = {.verb = comm::Verb::barrier}, .algorithm = {}}, 2);  // starting must not disturb what is measured
-    peers.push_back({name, [process](const comm::Measurement& row, int iterations) {
-                       return ask(*process, row, iterations);
-                     }});
+    ask(*process, {.call = {.verb = comm::Verb::barrier}, .algorithm = {}},
+        2);  // starting must not disturb what is measured
+    peers.push_back(
+        {name, [process](const comm::Measurement& row, int iterations) { return ask(*process, row, iterations); }});
   }
   return peers;
 }

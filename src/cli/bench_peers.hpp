@@ -1,7 +1,7 @@
 // Other libraries beside ours: programs that time one collective on request.
 //
-// A peer program reads lines `VERB BYTES TYPE OP ITERATIONS` and answers each with the seconds of one call, or -1. It sits
-// still in between, so that it does not disturb what is measured next.
+// A peer program reads lines `VERB BYTES TYPE OP ITERATIONS` and answers each with the seconds of one call, or -1. It
+// sits still in between, so that it does not disturb what is measured next.
 #pragma once
 
 #include <string>

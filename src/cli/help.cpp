@@ -47,7 +47,7 @@ Result<std::string> help(const Arguments& arguments) {
 const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and examples", "twinpod help estimate\n",
                        {},     help};
 
-std::vector<const Command*> commands() { 
+std::vector<const Command*> commands() {
   return {&kDemo, &kEstimate, &kPlan, &kShow, &kValidate, &kCalibrate, &kBench, &kDoctor, &kHelp};
 }
 

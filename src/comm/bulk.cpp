@@ -30,7 +30,9 @@ struct Window {
   int ranks() const { return communicator.size(); }
   int rank() const { return communicator.rank; }
   bool is_root() const { return communicator.rank == call.root; }
-  std::byte* of(int member) const { return communicator.blocks[static_cast<std::size_t>(member)]->windows[half].data(); }
+  std::byte* of(int member) const {
+    return communicator.blocks[static_cast<std::size_t>(member)]->windows[half].data();
+  }
   std::byte* slot_of(int member, int index) const { return of(member) + static_cast<std::size_t>(index) * slot * size; }
   const std::byte* input(int part) const {
     return static_cast<const std::byte*>(call.input) + (static_cast<std::size_t>(part) * call.count + first) * size;
@@ -125,7 +127,8 @@ void take_out(const Window& window) {
       if (!window.is_root()) return;
       [[fallthrough]];
     case Verb::all_gather:
-      for (int m = 0; m < window.ranks(); ++m) copy_bytes(window.output(m), m == own ? window.input(0) : window.of(m), bytes);
+      for (int m = 0; m < window.ranks(); ++m)
+        copy_bytes(window.output(m), m == own ? window.input(0) : window.of(m), bytes);
       return;
     case Verb::all_to_all:
       for (int m = 0; m < window.ranks(); ++m) {

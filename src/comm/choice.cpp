@@ -1,5 +1,5 @@
-// Which method for which size: a table, in the spirit of the size ranges of oneCCL. Measured with bench/comm/run.sh on the
-// machine named in docs/comm.md; --algorithm overrules it.
+// Which method for which size: a table, in the spirit of the size ranges of oneCCL. Measured with bench/comm/run.sh on
+// the machine named in docs/comm.md; --algorithm overrules it.
 #include <algorithm>
 #include <array>
 #include <climits>

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
+#include "comm/fault.hpp"
 #include "comm/mpi_transport.hpp"
 #include "comm/reduce.hpp"
 #include "comm/world.hpp"
@@ -54,10 +56,11 @@ bool run_native(Communicator& communicator, const Call& call, Waited& waited) {
   if (world.mpi == nullptr || !world.mpi->start(communicator.native, native, message)) return false;
   ++communicator.sequence;
   waited = wait_for_message(*communicator.world, message, nullptr);
+  if (waited == Waited::reached && message.arrived == SIZE_MAX) waited = Waited::mismatched;
   if (waited != Waited::reached) return true;
   if (!part.empty()) std::memcpy(call.output, part.data(), bytes);
-  const bool has_sum = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter ||
-                       (call.verb == Verb::reduce && is_root);
+  const bool has_sum =
+      call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter || (call.verb == Verb::reduce && is_root);
   if (has_sum && call.op == ReduceOp::average && call.count > 0) {
     const void* const sources[] = {call.output};
     void* const targets[] = {call.output};
@@ -82,8 +85,9 @@ Result<void> carry_out(Communicator& communicator, const Call& call, Pick pick, 
     return run_scheduled(communicator, call, pick.algorithm, signature_of(call, pick.method), waited);
   }
   if (run_native(communicator, call, waited)) return {};
-  return input_error(fmt::format("MPI has no {} of {} with {}", name_of(call.verb), name_of(call.type), name_of(call.op)),
-                     "another algorithm");
+  return input_error(
+      fmt::format("MPI has no {} of {} with {}", name_of(call.verb), name_of(call.type), name_of(call.op)),
+      "another algorithm");
 }
 
 // What most calls are, so that they need not be looked at any closer.
@@ -108,15 +112,19 @@ std::size_t bytes_of(const Communicator& communicator, const Call& call) {
 }
 
 std::uint64_t signature_of(const Call& call, Method method) {
-  constexpr std::uint64_t kMostElements = (std::uint64_t{1} << 36U) - 1;
+  constexpr std::uint64_t kLongest = (std::uint64_t{1} << 36U) - 1;
   // How a large collective gets at the buffers is found out together.
   if (method == Method::mapped || method == Method::remote) method = Method::staged;
+  // Who only moves bytes may call them what they like.
+  const bool adds = call.verb == Verb::reduce || call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
+  std::uint64_t length = adds ? call.count : call.count * size_of(call.type);
+  if (call.verb == Verb::barrier) length = 0;
   std::uint64_t signature = static_cast<std::uint64_t>(call.verb);
-  signature = signature << 3U | static_cast<std::uint64_t>(call.type);
-  signature = signature << 3U | static_cast<std::uint64_t>(call.op);
+  signature = signature << 3U | static_cast<std::uint64_t>(adds ? call.type : ElementType::f32);
+  signature = signature << 3U | static_cast<std::uint64_t>(adds ? call.op : ReduceOp::sum);
   signature = signature << 5U | static_cast<std::uint64_t>(method);
   signature = signature << 13U | static_cast<std::uint64_t>(has_root(call.verb) ? call.root : 0);
-  return signature << 36U | std::min<std::uint64_t>(call.count, kMostElements);
+  return signature << 36U | std::min<std::uint64_t>(length, kLongest);
 }
 
 Result<void> check(const Communicator& communicator, const Call& call) {
@@ -126,17 +134,18 @@ Result<void> check(const Communicator& communicator, const Call& call) {
                        fmt::format("a root from 0 to {}", ranks - 1));
   }
   if (call.verb == Verb::send && (call.peer < 0 || call.peer >= ranks || call.peer == call.root)) {
-    return input_error(fmt::format("send from rank {} to rank {}: expected another of {} ranks", call.root, call.peer, ranks));
+    return input_error(
+        fmt::format("send from rank {} to rank {}: expected another of {} ranks", call.root, call.peer, ranks));
   }
   if (call.count == 0 || call.verb == Verb::barrier) return {};
   const bool is_root = communicator.rank == call.root;
   const Verb verb = call.verb;
   const bool reads = (verb != Verb::broadcast && verb != Verb::scatter && verb != Verb::send) || is_root;
-  const bool writes = verb == Verb::send ? communicator.rank == call.peer
-                                         : (verb != Verb::reduce && verb != Verb::gather) || is_root;
+  const bool writes =
+      verb == Verb::send ? communicator.rank == call.peer : (verb != Verb::reduce && verb != Verb::gather) || is_root;
   if ((reads && call.input == nullptr) || (writes && call.output == nullptr)) {
-    return input_error(fmt::format("{} of {} elements: rank {} gave no {}", name_of(verb), call.count, communicator.rank,
-                                   reads && call.input == nullptr ? "input" : "output"));
+    return input_error(fmt::format("{} of {} elements: rank {} gave no {}", name_of(verb), call.count,
+                                   communicator.rank, reads && call.input == nullptr ? "input" : "output"));
   }
   return {};
 }
@@ -174,11 +183,34 @@ Waited meet(Communicator& communicator) {
   return Waited::reached;
 }
 
+namespace {
+
+// Killed, stopped and gone ranks leave a trace of what they were in; the others just call something else.
+Result<void> perform_fault(Communicator& communicator, Call call) {
+  World& world = *communicator.world;
+  world.fault_at = 0;
+  const FaultKind kind = world.options.fault.kind;
+  const bool ends = kind == FaultKind::kill || kind == FaultKind::stop || kind == FaultKind::exit;
+  if (ends) begin_operation(*world.state, operation_of(communicator, call));
+  return commit_fault(kind, call) ? perform(communicator, call) : Result<void>();
+}
+
+}  // namespace
+
+void plan_fault(World& world) {
+  const Fault& fault = world.options.fault;
+  const bool mine = fault.kind != FaultKind::none && fault.rank == world.rank;
+  world.fault_at = mine ? static_cast<std::uint32_t>(fault.operation) : 0;
+}
+
 // No Result on the way that most calls take: making one costs as much as a small collective's share of the work.
 Result<void> perform(Communicator& communicator, const Call& call) {
   if (!is_plain(communicator, call)) {
     if (Result<void> fits = check(communicator, call); !fits) return fits;
     if (call.verb == Verb::send) return run_send(communicator, call);
+  }
+  if (communicator.sequence + 1 == communicator.world->fault_at && communicator.group == 0) {
+    return perform_fault(communicator, call);
   }
   Pick pick{call.choice.method, call.choice.algorithm};
   if (pick.method == Method::automatic) pick = pick_for(communicator, call, true);

@@ -12,8 +12,8 @@
 // at most the timeout; the error names the rank, the operation and its number, and a recording is written
 // (recording.hpp). After that the communicator is of no more use.
 //
-// One thread at a time may call into a communicator. Collectives on one communicator run in the order of the calls, also
-// the non-blocking ones.
+// One thread at a time may call into a communicator. Collectives on one communicator run in the order of the calls,
+// also the non-blocking ones.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,24 @@ namespace twinpod::comm {
 
 using collective::Verb;
 
+// A failure on purpose (fault.hpp): what a rank does at an operation of the world.
+enum class FaultKind { none, kill, stop, exit, skip, verb, size };
+inline constexpr spec::NameTable<FaultKind, 6> kFaultNames{{{"kill", FaultKind::kill},
+                                                            {"stop", FaultKind::stop},
+                                                            {"exit", FaultKind::exit},
+                                                            {"skip", FaultKind::skip},
+                                                            {"verb", FaultKind::verb},
+                                                            {"size", FaultKind::size}}};
+struct Fault {
+  FaultKind kind = FaultKind::none;
+  int rank = 0;
+  int operation = 0;
+};
+
 struct Options {
-  double timeout_s = 30;       // how long to wait for another rank
+  double timeout_s = 30;            // how long to wait for another rank
   std::string recording_path = {};  // written on failure; empty: nowhere
+  Fault fault = {};
 };
 
 // How a collective is carried out.
@@ -113,16 +128,16 @@ class Handle {
 
 Result<Handle> start(Communicator& communicator, const Call& call);
 
-// Point-to-point, bytes of any number. Tags are from 0 on. A receive of fewer bytes than were sent is refused; the size of
-// a shorter message is returned.
+// Point-to-point, bytes of any number. Tags are from 0 on. A receive of fewer bytes than were sent is refused; the size
+// of a shorter message is returned.
 inline constexpr int kMaxTag = (1 << 20) - 1;
 Result<void> send(Communicator& communicator, const void* data, std::size_t bytes, int to, int tag = 0);
 Result<std::size_t> receive(Communicator& communicator, void* data, std::size_t bytes, int from, int tag = 0);
 Result<Handle> start_send(Communicator& communicator, const void* data, std::size_t bytes, int to, int tag = 0);
 Result<Handle> start_receive(Communicator& communicator, void* data, std::size_t bytes, int from, int tag = 0);
 
-// Ranks with the same color form a group, in the order of key and then rank. Everybody must call; a negative color gives
-// no group.
+// Ranks with the same color form a group, in the order of key and then rank. Everybody must call; a negative color
+// gives no group.
 Result<std::unique_ptr<Communicator, void (*)(Communicator*)>> split(Communicator& communicator, int color, int key);
 using Group = std::unique_ptr<Communicator, void (*)(Communicator*)>;
 

@@ -33,16 +33,17 @@ bool fits_inline(const Call& call, int ranks) {
 
 // Runs each call on all ranks, with threads; the first complaint of each rank.
 void expect_right(int ranks, const std::vector<Call>& calls, const std::vector<bool>& places) {
-  const Result<std::string> answer = run_threads(ranks, {.timeout_s = 20, .recording_path = ""}, [&](Communicator& world) -> Result<std::string> {
-    for (const Call& call : calls) {
-      for (const bool in_place : places) {
-        if (in_place && call.verb == Verb::send) continue;
-        const std::string wrong = checked_run(world, call, in_place, false, 3);
-        if (!wrong.empty()) return infeasible(wrong);
-      }
-    }
-    return std::string();
-  });
+  const Result<std::string> answer =
+      run_threads(ranks, {.timeout_s = 20, .recording_path = ""}, [&](Communicator& world) -> Result<std::string> {
+        for (const Call& call : calls) {
+          for (const bool in_place : places) {
+            if (in_place && call.verb == Verb::send) continue;
+            const std::string wrong = checked_run(world, call, in_place, false, 3);
+            if (!wrong.empty()) return infeasible(wrong);
+          }
+        }
+        return std::string();
+      });
   EXPECT_TRUE(answer) << answer.error().message;
 }
 
@@ -54,7 +55,8 @@ TEST_P(EveryVerb, IsRightByEveryMethodOnAnyNumberOfRanks) {
     if (verb == Verb::send && ranks == 1) continue;
     std::vector<Call> calls;
     for (const Choice& choice : choices_of(verb, ranks)) {
-      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{101}, std::size_t{9973}}) {
+      for (const std::size_t count :
+           {std::size_t{0}, std::size_t{1}, std::size_t{5}, std::size_t{101}, std::size_t{9973}}) {
         Call call{.verb = verb, .count = count, .root = ranks / 2, .peer = ranks / 2 == 0 ? 1 : 0, .choice = choice};
         if (choice.method != Method::inlined || fits_inline(call, ranks)) calls.push_back(call);
       }
@@ -91,17 +93,19 @@ INSTANTIATE_TEST_SUITE_P(Communicator, EveryVerb, testing::ValuesIn(collective::
                          [](const auto& each) { return std::string(each.param.first); });
 
 TEST(Communicator, SharedMemoryBetweenProcessesIsReadDirectly) {
-  const Result<std::string> answer = run_processes(3, {.timeout_s = 20, .recording_path = ""}, [](Communicator& world) -> Result<std::string> {
-    for (const auto& [name, verb] : collective::kVerbNames) {
-      for (const bool shared : {true, false}) {
-        for (const std::size_t count : {std::size_t{7}, std::size_t{50'021}}) {
-          const std::string wrong = checked_run(world, {.verb = verb, .count = count, .root = 1, .peer = 0}, false, shared, 0);
-          if (!wrong.empty()) return infeasible(wrong);
+  const Result<std::string> answer =
+      run_processes(3, {.timeout_s = 20, .recording_path = ""}, [](Communicator& world) -> Result<std::string> {
+        for (const auto& [name, verb] : collective::kVerbNames) {
+          for (const bool shared : {true, false}) {
+            for (const std::size_t count : {std::size_t{7}, std::size_t{50'021}}) {
+              const std::string wrong =
+                  checked_run(world, {.verb = verb, .count = count, .root = 1, .peer = 0}, false, shared, 0);
+              if (!wrong.empty()) return infeasible(wrong);
+            }
+          }
         }
-      }
-    }
-    return fmt::format("rank {}", rank_of(world));
-  });
+        return fmt::format("rank {}", rank_of(world));
+      });
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(*answer, "rank 0");
 }

@@ -38,7 +38,9 @@ struct Execution {
     if (buffer == Buffer::scratch) return buffers.scratch.data() + scratch_offset(chunk);
     return (buffer == Buffer::input ? buffers.input : buffers.output) + offset(chunk);
   }
-  std::size_t scratch_offset(int chunk) const { return static_cast<std::size_t>(chunk) * call.count * size_of(call.type); }
+  std::size_t scratch_offset(int chunk) const {
+    return static_cast<std::size_t>(chunk) * call.count * size_of(call.type);
+  }
   std::size_t bytes(Buffer buffer, int chunk, int count) const {
     if (buffer == Buffer::scratch) return scratch_offset(count);
     return offset(chunk + count) - offset(chunk);
@@ -175,7 +177,8 @@ void deliver(const Communicator& communicator, const Call& call, const Buffers& 
   const std::size_t part = call.count * size_of(call.type);
   const std::size_t own = static_cast<std::size_t>(communicator.rank) * part;
   const bool adds = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter || call.verb == Verb::reduce;
-  if (call.verb == Verb::reduce_scatter || call.verb == Verb::scatter) copy_bytes(call.output, buffers.input + own, part);
+  if (call.verb == Verb::reduce_scatter || call.verb == Verb::scatter)
+    copy_bytes(call.output, buffers.input + own, part);
   if (!adds || call.op != ReduceOp::average || call.count == 0) return;
   if (call.verb == Verb::reduce && communicator.rank != call.root) return;
   const void* const sources[] = {call.output};
@@ -188,8 +191,14 @@ Result<std::shared_ptr<const Schedule>> schedule_for(Communicator& communicator,
   collective::Shape shape = call.choice.shape;
   shape.root = call.root;
   shape.peer = call.peer;
-  const ScheduleKey key{static_cast<int>(call.verb), static_cast<int>(algorithm), shape.root, shape.peer,
-                        shape.ranks_per_node,        shape.pieces,                       shape.torus, shape.split_axes,
+  const ScheduleKey key{static_cast<int>(call.verb),
+                        static_cast<int>(algorithm),
+                        shape.root,
+                        shape.peer,
+                        shape.ranks_per_node,
+                        shape.pieces,
+                        shape.torus,
+                        shape.split_axes,
                         shape.all_pairs};
   const auto known = communicator.schedules.find(key);
   if (known != communicator.schedules.end()) return known->second;

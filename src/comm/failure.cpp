@@ -13,7 +13,8 @@
 namespace twinpod::comm {
 namespace {
 
-constexpr std::int64_t kGraceNs = 300'000'000;  // for the others to come, so that the many and the few can be told apart
+constexpr std::int64_t kGraceNs =
+    300'000'000;  // for the others to come, so that the many and the few can be told apart
 constexpr useconds_t kPauseUs = 2000;
 
 void write_text(char* to, std::size_t room, const std::string& text) {
@@ -34,9 +35,8 @@ void give_grace(const World& world) {
   const std::int64_t start = now_ns();
   while (now_ns() - start < std::min(kGraceNs, world.patience.timeout_ns) && header_of(world.segment).abort == 0) {
     const Recording recording = recording_of(world.segment, 0);
-    const bool all_came = std::all_of(recording.ranks.begin(), recording.ranks.end(), [](const RankRecord& record) {
-      return std::any_of(record.operations.begin(), record.operations.end(), [](const Operation& o) { return o.end_ns == 0; });
-    });
+    const std::vector<Operation>& own = recording.ranks[static_cast<std::size_t>(world.rank)].operations;
+    const bool all_came = own.empty() || all_came_to(recording, own.back());
     if (all_came) return;
     usleep(kPauseUs);
   }
@@ -66,7 +66,8 @@ Error failure_of(World& world, Waited waited) {
   if (waited == Waited::mismatched) give_grace(world);
   // A rank that could not be reached is gone; the launcher knows how.
   const std::int64_t start = now_ns();
-  while (waited == Waited::aborted && header_of(world.segment).abort == 0 && now_ns() - start < kGraceNs) usleep(kPauseUs);
+  while (waited == Waited::aborted && header_of(world.segment).abort == 0 && now_ns() - start < kGraceNs)
+    usleep(kPauseUs);
   return infeasible(settle_failure(world.segment, world.options), "`twinpod doctor FILE` explains a recording").value();
 }
 
@@ -75,7 +76,8 @@ bool has_mismatch(const Communicator& communicator) {
   const std::uint64_t own = entry_of(communicator, communicator.rank).signature;
   for (int m = 0; m < communicator.size(); ++m) {
     const Entry& entry = entry_of(communicator, m);
-    if (entry.word.value.load(std::memory_order_acquire) == communicator.sequence && entry.signature != own) return true;
+    if (entry.word.value.load(std::memory_order_acquire) == communicator.sequence && entry.signature != own)
+      return true;
   }
   return false;
 }

@@ -21,11 +21,8 @@ struct Wish {
 
 Result<std::vector<Wish>> all_wishes(Communicator& parent, Wish own) {
   std::vector<Wish> wishes(parent.members.size());
-  const Result<void> gathered = run(parent, {.verb = Verb::all_gather,
-                                             .input = &own,
-                                             .output = wishes.data(),
-                                             .count = 2,
-                                             .type = ElementType::i32});
+  const Result<void> gathered = run(
+      parent, {.verb = Verb::all_gather, .input = &own, .output = wishes.data(), .count = 2, .type = ElementType::i32});
   if (!gathered) return tl::unexpected(gathered.error());
   return wishes;
 }
@@ -35,7 +32,8 @@ Result<std::int32_t> new_groups(Communicator& parent, int count) {
   World& world = *parent.world;
   std::int32_t first = 0;
   const bool counts = !world.local || parent.rank == 0;
-  if (counts && world.local) first = static_cast<std::int32_t>(header_of(world.segment).num_groups.fetch_add(static_cast<std::uint32_t>(count)));
+  if (counts && world.local)
+    first = static_cast<std::int32_t>(header_of(world.segment).num_groups.fetch_add(static_cast<std::uint32_t>(count)));
   if (counts && !world.local) first = world.next_group;
   const Result<void> agreed = run(parent, {.verb = Verb::all_reduce,
                                            .input = &first,

@@ -33,7 +33,8 @@ struct F16 {
   const std::uint32_t sign = (value.bits & 0x8000U) << 16U;
   const std::uint32_t normal = (magnitude << 13U) + kRebias + (magnitude >= 0x7c00U ? kRebias : 0U);
   // A subnormal is its mantissa in units of 2^-24.
-  const auto subnormal = std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
+  const auto subnormal =
+      std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F);
   return std::bit_cast<float>(sign | (magnitude < 0x400U ? subnormal : normal));
 }
 

@@ -13,7 +13,7 @@ struct Handle::State {
   World* world = nullptr;
   std::unique_ptr<Message> message = nullptr;  // point-to-point
   std::uint64_t number = 0;                    // of its operation
-  WaitWord finished;  // collective: 1 when the worker is through with it
+  WaitWord finished;                           // collective: 1 when the worker is through with it
   Call call = {};
   Result<void> result = {};
   bool waited = false;

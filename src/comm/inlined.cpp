@@ -1,5 +1,6 @@
-// Small collectives between local ranks: everybody puts its contribution into its own block, says so, and reads those of
-// the others. One wait, whatever the verb; a few bytes travel in the same line of cache as the word that is waited for.
+// Small collectives between local ranks: everybody puts its contribution into its own block, says so, and reads those
+// of the others. One wait, whatever the verb; a few bytes travel in the same line of cache as the word that is waited
+// for.
 #include <array>
 #include <cstring>
 
@@ -122,7 +123,8 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   // The root may be ahead: what it says next is fetched while this is worked on.
   const bool from_root = (call.verb == Verb::broadcast || call.verb == Verb::scatter) && !is_root;
   if (from_root) __builtin_prefetch(&next_entry_of(communicator, call.root));
-  if (gives(call.verb, is_root)) copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
+  if (gives(call.verb, is_root))
+    copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
   publish(entry_of(communicator, communicator.rank).word, communicator.sequence);
   for (int m = 0; m < ranks; ++m) {
     if (m == communicator.rank || !(needs_all(call.verb, is_root) || (m == call.root && !gives(call.verb, is_root)))) {

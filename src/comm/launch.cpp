@@ -35,6 +35,7 @@ void fill_world(World& world, const Segment& segment, int rank, const Options& o
   world.state = &state_of(segment, rank);
   world.state->pid = getpid();
   start_clock(*world.state);
+  plan_fault(world);
   if (segment.arena_bytes > 0) world.free_memory[0] = segment.arena_bytes;
   world.may_reach = !segment.one_process && may_reach(getppid(), segment.base);
   world.transport = local_transport(segment, rank, world.may_reach);
@@ -82,8 +83,7 @@ Result<std::string> run_threads(int ranks, const Options& options, const Body& b
   std::vector<Result<std::string>> answers(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back(
-        [&, rank] { answers[static_cast<std::size_t>(rank)] = live(*segment, rank, options, body); });
+    threads.emplace_back([&, rank] { answers[static_cast<std::size_t>(rank)] = live(*segment, rank, options, body); });
   }
   for (std::thread& thread : threads) thread.join();
   Result<std::string> answer = answers[0];
@@ -104,8 +104,8 @@ struct Child {
   bool gone = false;
 };
 
-// With a core or more for each rank, each keeps to its own: two ranks on one core wait for each other for a whole turn of
-// the scheduler.
+// With a core or more for each rank, each keeps to its own: two ranks on one core wait for each other for a whole turn
+// of the scheduler.
 void keep_to_own_cores(int rank, int ranks) {
   cpu_set_t allowed;
   cpu_set_t own;
@@ -195,7 +195,8 @@ void look_after_all(const Segment& segment, const Options& options, std::vector<
   }
 }
 
-Result<void> fork_ranks(const Segment& segment, const Options& options, const Body& body, std::vector<Child>& children) {
+Result<void> fork_ranks(const Segment& segment, const Options& options, const Body& body,
+                        std::vector<Child>& children) {
   const pid_t launcher = getpid();
   allow_reaching();
   std::fflush(nullptr);

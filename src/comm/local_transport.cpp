@@ -1,5 +1,5 @@
-// Messages through shared memory. Small ones travel inside the descriptor, one line of cache. Large ones are read by the
-// receiver where they lie if that memory is shared, else go through a ring in fragments, which sender and receiver
+// Messages through shared memory. Small ones travel inside the descriptor, one line of cache. Large ones are read by
+// the receiver where they lie if that memory is shared, else go through a ring in fragments, which sender and receiver
 // copy at the same time.
 #include <algorithm>
 #include <bit>
@@ -50,8 +50,8 @@ struct Incoming {
   std::uint32_t bytes = 0;
   std::deque<Message*> posted;
   std::list<Unexpected> unexpected;
-  Message* message = nullptr;        // that the next fragment belongs to
-  Unexpected* stranger = nullptr;    // or this one
+  Message* message = nullptr;      // that the next fragment belongs to
+  Unexpected* stranger = nullptr;  // or this one
 };
 
 struct Local {
@@ -164,7 +164,8 @@ void progress_sends(Local& local, int peer) {
   if (sent) ring_doorbell(local, peer);
 }
 
-// Reads where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher ends all.
+// Reads where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher ends
+// all.
 void take_pointer(const Local& local, const void* address, bool remote, std::size_t total,
                   std::atomic<std::uint32_t>* taken, Message& message) {
   const std::size_t bytes = std::min(total, message.bytes);
@@ -221,7 +222,8 @@ void receive_one(const Local& local, const Channel& channel, Incoming& in, const
   if (in.message == nullptr && in.stranger == nullptr) {
     in.message = match(in, descriptor.context, descriptor.tag);
     if (in.message == nullptr) {
-      in.unexpected.push_back({.context = descriptor.context, .tag = descriptor.tag, .total = descriptor.total, .data = {}});
+      in.unexpected.push_back(
+          {.context = descriptor.context, .tag = descriptor.tag, .total = descriptor.total, .data = {}});
       in.stranger = &in.unexpected.back();
     }
   }

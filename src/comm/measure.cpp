@@ -68,8 +68,7 @@ Call with_buffers(const Call& call, const Communicator& communicator, const Memo
 template <typename T>
 Result<T> agree(Communicator& communicator, T value, ElementType type, ReduceOp op) {
   const Result<void> done = run(
-      communicator,
-      {.verb = Verb::all_reduce, .input = &value, .output = &value, .count = 1, .type = type, .op = op});
+      communicator, {.verb = Verb::all_reduce, .input = &value, .output = &value, .count = 1, .type = type, .op = op});
   if (!done) return tl::unexpected(done.error());
   return value;
 }
@@ -122,7 +121,8 @@ void ask_peers(const MeasureRequest& request, Measurement& row, int iterations) 
   }
 }
 
-Result<void> time_row(Communicator& communicator, const MeasureRequest& request, const Memory& memory, Measurement& row) {
+Result<void> time_row(Communicator& communicator, const MeasureRequest& request, const Memory& memory,
+                      Measurement& row) {
   const Call out_of_place = with_buffers(row.call, communicator, memory, false);
   const Call in_place = with_buffers(row.call, communicator, memory, true);
   const Result<int> iterations = iterations_for(communicator, out_of_place, request);
@@ -141,7 +141,8 @@ Result<void> time_row(Communicator& communicator, const MeasureRequest& request,
   return {};
 }
 
-Result<void> check_row(Communicator& communicator, const MeasureRequest& request, const Memory& memory, Measurement& row) {
+Result<void> check_row(Communicator& communicator, const MeasureRequest& request, const Memory& memory,
+                       Measurement& row) {
   const Result<std::size_t> wrong = wrong_elements(communicator, with_buffers(row.call, communicator, memory, false));
   if (!wrong) return tl::unexpected(wrong.error());
   row.wrong = *wrong;

@@ -14,7 +14,7 @@
 namespace twinpod::comm {
 
 struct Measurement {
-  Call call;  // without buffers
+  Call call;              // without buffers
   std::size_t bytes = 0;  // as nccl-tests prints it
   std::string_view algorithm;
   double time_s = 0;           // of one call, on the slowest rank
@@ -34,10 +34,10 @@ struct MeasureRequest {
   std::vector<Call> calls = {};
   int iterations = 0;  // in a block; 0: as many as take about 3 ms
   int warmup = 2;
-  int blocks = 12;      // the best counts: whatever else runs makes a program slower, never faster
-  bool check = true;    // the results, exactly
-  bool in_place = true; // measured, too
-  bool shared = true;   // buffers that all local ranks can reach
+  int blocks = 12;               // the best counts: whatever else runs makes a program slower, never faster
+  bool check = true;             // the results, exactly
+  bool in_place = true;          // measured, too
+  bool shared = true;            // buffers that all local ranks can reach
   std::vector<Peer> peers = {};  // measured in turn, block by block; on rank 0
 };
 

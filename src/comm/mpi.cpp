@@ -132,6 +132,7 @@ Result<std::string> run_mpi(const Options& options, const Body& body) {
   world.patience = patience_of(world.size > sysconf(_SC_NPROCESSORS_ONLN), options.timeout_s, &world.never_aborts);
   world.state = state.get();
   start_clock(*world.state);
+  plan_fault(world);
   Result<std::string> answer;
   {
     Communicator communicator = whole_world(world);

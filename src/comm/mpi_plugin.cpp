@@ -1,15 +1,15 @@
 // The only file that calls MPI; built as a library of its own (mpi_transport.hpp).
-#include "comm/mpi_transport.hpp"
-
 #include <mpi.h>
 
 #include <algorithm>
 #include <climits>
+#include <cstdint>
 #include <ctime>
 #include <mutex>
 #include <vector>
 
 #include "collective/names.hpp"
+#include "comm/mpi_transport.hpp"
 
 namespace twinpod::comm {
 namespace {
@@ -86,8 +86,8 @@ bool finish(Message* message) {
   if (error == MPI_SUCCESS && done == 0) return false;
   MPI_Count arrived = 0;
   if (error == MPI_SUCCESS) MPI_Get_elements_x(&status, MPI_BYTE, &arrived);
-  // Cut off: all that MPI says is that it was longer.
-  message->arrived = error == MPI_SUCCESS ? static_cast<std::size_t>(arrived) : message->bytes + 1;
+  // Cut off, or the others called something else: all that MPI says is that it went wrong.
+  message->arrived = error == MPI_SUCCESS ? static_cast<std::size_t>(arrived) : SIZE_MAX;
   delete request;
   message->native = nullptr;
   message->done.store(true, std::memory_order_release);
@@ -118,6 +118,7 @@ const char* initialize(int* rank, int* size) {
   if (provided < MPI_THREAD_SERIALIZED) return "this MPI cannot be called by more than one thread";
   MPI_Comm_dup(MPI_COMM_WORLD, &state().messages);
   MPI_Comm_dup(MPI_COMM_WORLD, &state().collectives);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state().messages, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state().collectives, MPI_ERRORS_RETURN);
   int* most = nullptr;

@@ -17,7 +17,8 @@ Result<void> check_peer(const Communicator& communicator, int peer, int tag, con
   return {};
 }
 
-void fill(Message& message, const Communicator& communicator, bool sends, void* data, std::size_t bytes, int peer, int tag) {
+void fill(Message& message, const Communicator& communicator, bool sends, void* data, std::size_t bytes, int peer,
+          int tag) {
   message.sends = sends;
   message.peer = communicator.members[static_cast<std::size_t>(peer)];
   message.context = communicator.group;

@@ -95,7 +95,8 @@ std::optional<Diagnosis> diagnose_mismatch(const Recording& recording) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Callers> calls;
   for (const RankRecord& record : recording.ranks) {
     for (const Operation& operation : record.operations) {
-      if (is_collective(operation)) calls[{operation.group, operation.sequence}][what(operation)].push_back(record.rank);
+      if (is_collective(operation))
+        calls[{operation.group, operation.sequence}][what(operation)].push_back(record.rank);
     }
   }
   for (const auto& [key, callers] : calls) {
@@ -126,7 +127,8 @@ int awaited(const Recording& recording, const Operation& operation) {
 
 Diagnosis absence(const Recording& recording, int rank, const Operation& missed) {
   const RankRecord* const record = record_of(recording, rank);
-  if (record == nullptr) return {rank, fmt::format("rank {} gives no answer; others wait in {}", rank, described(missed))};
+  if (record == nullptr)
+    return {rank, fmt::format("rank {} gives no answer; others wait in {}", rank, described(missed))};
   const std::string verb = is_collective(missed) ? "has not come to"
                            : missed.receives     ? "has not sent what is waited for in"
                                                  : "has not received what is sent in";
@@ -163,6 +165,10 @@ Diagnosis diagnose_waits(const Recording& recording) {
 
 }  // namespace
 
+bool all_came_to(const Recording& recording, const Operation& operation) {
+  return !is_collective(operation) || awaited(recording, operation) < 0;
+}
+
 std::string described(const Operation& operation) {
   if (is_collective(operation)) {
     return fmt::format("{}, operation {} of {}", what(operation), operation.sequence, group_name(operation.group));
@@ -185,7 +191,8 @@ std::string explained(const Recording& recording) {
     text += fmt::format("  {} rank {}: {} operations, {}", record.rank == diagnosis.culprit ? ">" : " ", record.rank,
                         record.num_operations, last_deed(record));
     const Operation* const open = open_operation(record);
-    if (open != nullptr) text += fmt::format(", for {:.3g} s", 1e-9 * static_cast<double>(recording.now_ns - open->start_ns));
+    if (open != nullptr)
+      text += fmt::format(", for {:.3g} s", 1e-9 * static_cast<double>(recording.now_ns - open->start_ns));
     text += "\n";
   }
   return text;
@@ -200,11 +207,13 @@ Recording merged(const std::vector<Recording>& recordings) {
       if (record_of(all, record.rank) == nullptr) all.ranks.push_back(record);
     }
     for (const GroupRecord& group : one.groups) {
-      const bool known = std::any_of(all.groups.begin(), all.groups.end(), [&](const GroupRecord& g) { return g.id == group.id; });
+      const bool known =
+          std::any_of(all.groups.begin(), all.groups.end(), [&](const GroupRecord& g) { return g.id == group.id; });
       if (!known) all.groups.push_back(group);
     }
   }
-  std::sort(all.ranks.begin(), all.ranks.end(), [](const RankRecord& a, const RankRecord& b) { return a.rank < b.rank; });
+  std::sort(all.ranks.begin(), all.ranks.end(),
+            [](const RankRecord& a, const RankRecord& b) { return a.rank < b.rank; });
   return all;
 }
 

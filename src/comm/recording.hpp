@@ -40,11 +40,11 @@ enum class RankStatus { running, finished, failed, died, stopped };
 struct RankRecord {
   int rank = 0;
   RankStatus status = RankStatus::running;
-  int signal = 0;                      // that ended or stopped it
-  int exit_status = 0;                 // if it ended by itself
-  std::string error = {};                   // that it ended with
-  std::vector<Operation> operations = {};   // the last ones, oldest first
-  std::uint64_t num_operations = 0;    // in all
+  int signal = 0;                          // that ended or stopped it
+  int exit_status = 0;                     // if it ended by itself
+  std::string error = {};                  // that it ended with
+  std::vector<Operation> operations = {};  // the last ones, oldest first
+  std::uint64_t num_operations = 0;        // in all
 };
 
 struct GroupRecord {
@@ -67,6 +67,9 @@ struct Diagnosis {
 // Who is to blame: whoever died or stopped; whoever called something else than the others; whoever ended early; whoever
 // did not come, followed from rank to rank when the one that is waited for waits itself.
 Diagnosis diagnose(const Recording& recording);
+
+// Whether all ranks of the group have begun this operation, or whatever they call by its number.
+bool all_came_to(const Recording& recording, const Operation& operation);
 
 // `all_reduce of 4096 bytes, operation 17 of world`.
 std::string described(const Operation& operation);

@@ -28,18 +28,10 @@ E named(const spec::NameTable<E, N>& table, const Json& json) {
 }
 
 Json operation_json(const Operation& operation) {
-  return {{"group", operation.group},
-          {"sequence", operation.sequence},
-          {"verb", name_of(operation.verb)},
-          {"receives", operation.receives},
-          {"type", name_of(operation.type)},
-          {"op", name_of(operation.op)},
-          {"root", operation.root},
-          {"peer", operation.peer},
-          {"tag", operation.tag},
-          {"bytes", operation.bytes},
-          {"start_ns", operation.start_ns},
-          {"end_ns", operation.end_ns}};
+  return {{"group", operation.group},       {"sequence", operation.sequence},  {"verb", name_of(operation.verb)},
+          {"receives", operation.receives}, {"type", name_of(operation.type)}, {"op", name_of(operation.op)},
+          {"root", operation.root},         {"peer", operation.peer},          {"tag", operation.tag},
+          {"bytes", operation.bytes},       {"start_ns", operation.start_ns},  {"end_ns", operation.end_ns}};
 }
 
 Operation operation_of(const Json& json) {
@@ -96,8 +88,12 @@ std::string recording_json(const Recording& recording) {
                      {"operations", operations}});
   }
   const Diagnosis diagnosis = diagnose(recording);
-  const Json json = {{"diagnosis", diagnosis.message}, {"culprit", diagnosis.culprit},  {"timeout_s", recording.timeout_s},
-                     {"now_ns", recording.now_ns},     {"groups", groups},              {"ranks", ranks}};
+  const Json json = {{"diagnosis", diagnosis.message},
+                     {"culprit", diagnosis.culprit},
+                     {"timeout_s", recording.timeout_s},
+                     {"now_ns", recording.now_ns},
+                     {"groups", groups},
+                     {"ranks", ranks}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -72,7 +72,8 @@ TWINPOD_INLINE void reduce_two(const std::byte* a, const std::byte* b, Targets t
   auto* const first = static_cast<std::byte*>(targets[0]);
   if (targets.size() == 1) {
     TWINPOD_INDEPENDENT
-    for (std::size_t i = 0; i < count; ++i) store<Stored>(first, i, combine<Op>(load<Stored>(a, i), load<Stored>(b, i)));
+    for (std::size_t i = 0; i < count; ++i)
+      store<Stored>(first, i, combine<Op>(load<Stored>(a, i), load<Stored>(b, i)));
     return;
   }
   auto* const second = static_cast<std::byte*>(targets[1]);

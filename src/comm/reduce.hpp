@@ -3,8 +3,8 @@
 //     reduce({.type = ElementType::f32, .op = ReduceOp::sum}, {a, b}, {out}, 1000);       // out = a + b
 //     reduce({.type = ElementType::f32, .op = ReduceOp::sum}, {a, b}, {a, b}, 1000);      // the sum into both
 //
-// Sources are taken in their order, so the same sources in the same order give the same bits on every rank and for every
-// width of vector. bf16 and f16 are added up as floats and rounded once at the end.
+// Sources are taken in their order, so the same sources in the same order give the same bits on every rank and for
+// every width of vector. bf16 and f16 are added up as floats and rounded once at the end.
 #pragma once
 
 #include <cstddef>

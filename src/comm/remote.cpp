@@ -1,5 +1,6 @@
 // Large collectives on buffers that are not shared: the kernel copies from the memory of one rank to that of another.
-//   all_reduce: each rank fetches the others' contributions to its share of the indices, block by block, adds them up, and
+//   all_reduce: each rank fetches the others' contributions to its share of the indices, block by block, adds them up,
+//   and
 //     puts the sum into the others' outputs. Each rank moves 2 (n-1)/n B through the kernel and adds up B.
 #include <algorithm>
 #include <array>
@@ -19,14 +20,12 @@ constexpr std::size_t kBlockBytes = std::size_t{64} << 10U;  // of one rank, so 
 struct Reach {
   Communicator& communicator;
   const Call& call;
-  std::size_t size = 0;   // of an element
-  bool failed = false;    // a rank is gone; the launcher says so
+  std::size_t size = 0;  // of an element
+  bool failed = false;   // a rank is gone; the launcher says so
 
   int ranks() const { return communicator.size(); }
   int rank() const { return communicator.rank; }
-  const Entry& entry(int member) const {
-    return entry_of(communicator, member);
-  }
+  const Entry& entry(int member) const { return entry_of(communicator, member); }
   pid_t process(int member) const {
     return state_of(communicator.world->segment, communicator.members[static_cast<std::size_t>(member)]).pid;
   }
@@ -40,7 +39,8 @@ struct Reach {
   }
   void put(int member, const std::byte* from, std::size_t offset, std::size_t bytes) {
     if (bytes == 0) return;
-    if (member == rank() || entry(member).buffers.output_shared) return copy_bytes(output(member) + offset, from, bytes);
+    if (member == rank() || entry(member).buffers.output_shared)
+      return copy_bytes(output(member) + offset, from, bytes);
     failed = failed || !write_remote(process(member), from, output(member) + offset, bytes);
   }
 };
@@ -79,7 +79,8 @@ void reduce_share(Reach& reach) {
   const std::size_t line = kLine / reach.size;
   const std::size_t lines = (call.count + line - 1) / line;
   const auto share = [&](int rank) {
-    return std::min(call.count, lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(reach.ranks()) * line);
+    return std::min(call.count,
+                    lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(reach.ranks()) * line);
   };
   const std::size_t end = share(reach.rank() + 1);
   for (std::size_t first = share(reach.rank()); first < end; first += kBlockBytes / reach.size) {

@@ -62,8 +62,10 @@ Result<Segment> make_segment(int ranks, bool one_process) {
   madvise(base, segment.bytes, MADV_DONTDUMP);
   segment.base = static_cast<std::byte*>(base);
   header_of(segment).culprit = -1;
+  header_of(segment).num_groups = 1;
   GroupState& all = group_of(segment, 0);
-  for (int rank = 0; rank < ranks; ++rank) all.members[static_cast<std::size_t>(rank)] = static_cast<std::uint16_t>(rank);
+  for (int rank = 0; rank < ranks; ++rank)
+    all.members[static_cast<std::size_t>(rank)] = static_cast<std::uint16_t>(rank);
   all.size = ranks;
   return segment;
 }
@@ -81,12 +83,14 @@ GroupState& group_of(const Segment& segment, int group) {
 }
 
 Channel& channel_of(const Segment& segment, int from, int to) {
-  const std::size_t index = static_cast<std::size_t>(from) * static_cast<std::size_t>(segment.ranks) + static_cast<std::size_t>(to);
+  const std::size_t index =
+      static_cast<std::size_t>(from) * static_cast<std::size_t>(segment.ranks) + static_cast<std::size_t>(to);
   return *reinterpret_cast<Channel*>(segment.base + segment.channels_at + index * in_pages(sizeof(Channel)));
 }
 
 Block& block_of(const Segment& segment, int group, int rank) {
-  const std::size_t index = static_cast<std::size_t>(group) * static_cast<std::size_t>(segment.ranks) + static_cast<std::size_t>(rank);
+  const std::size_t index =
+      static_cast<std::size_t>(group) * static_cast<std::size_t>(segment.ranks) + static_cast<std::size_t>(rank);
   return *reinterpret_cast<Block*>(segment.base + segment.blocks_at + index * in_pages(sizeof(Block)));
 }
 

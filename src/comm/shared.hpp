@@ -1,7 +1,7 @@
 // The memory that the ranks of one machine share: who they are, what they do, and the places where they meet.
 //
-// It is one anonymous file (memfd), mapped before the ranks are forked: it has the same addresses in all of them, has no
-// name in any file system, and is gone when the last rank is. It is much larger than what is used of it: pages that
+// It is one anonymous file (memfd), mapped before the ranks are forked: it has the same addresses in all of them, has
+// no name in any file system, and is gone when the last rank is. It is much larger than what is used of it: pages that
 // nobody touches cost nothing. Ranks that are threads of one process use the same memory.
 //
 //     header | a RankState for each rank | a GroupState for each group | a Channel for each pair of ranks
@@ -43,9 +43,9 @@ struct GroupState {
   std::array<std::uint16_t, kMaxLocalRanks> members;
 };
 
-// What a rank says when it enters operation `word.value` of a group. There are kTurns of them, used in turn: a rank enters
-// operation s only when all have entered s - kTurns + 1, so nobody reads what s - kTurns left. So who waits for nobody,
-// such as the root of a broadcast, may be a few operations ahead.
+// What a rank says when it enters operation `word.value` of a group. There are kTurns of them, used in turn: a rank
+// enters operation s only when all have entered s - kTurns + 1, so nobody reads what s - kTurns left. So who waits for
+// nobody, such as the root of a broadcast, may be a few operations ahead.
 inline constexpr std::uint32_t kTurns = 8;
 inline constexpr std::size_t kEntryBytes = 1024;
 

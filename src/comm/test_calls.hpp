@@ -14,8 +14,9 @@
 namespace twinpod::comm {
 
 inline std::string text_of(const Call& call, int ranks, bool in_place) {
-  return fmt::format("{} by {} of {} {} {} on {} ranks, root {}{}", collective::name_of(call.verb), name_of(call.choice),
-                     call.count, name_of(call.type), name_of(call.op), ranks, call.root, in_place ? ", in place" : "");
+  return fmt::format("{} by {} of {} {} {} on {} ranks, root {}{}", collective::name_of(call.verb),
+                     name_of(call.choice), call.count, name_of(call.type), name_of(call.op), ranks, call.root,
+                     in_place ? ", in place" : "");
 }
 
 // Buffers of a rank, `shift` bytes off alignment; shared ones if asked for.

@@ -12,8 +12,8 @@ namespace {
 using Verb = collective::Verb;
 
 constexpr std::size_t kPeriod = 8;
-using Cell = std::array<std::byte, 8>;         // one stored element
-using Pattern = std::array<Cell, kPeriod>;     // what stands at index i: entry i % kPeriod
+using Cell = std::array<std::byte, 8>;      // one stored element
+using Pattern = std::array<Cell, kPeriod>;  // what stands at index i: entry i % kPeriod
 
 int value_of(ReduceOp op, int rank, std::size_t phase) {
   const int step = static_cast<int>((phase + 3 * static_cast<std::size_t>(rank)) % kPeriod);
@@ -74,7 +74,8 @@ void write(const Pattern& pattern, std::size_t first, std::size_t count, std::si
   for (std::size_t i = 0; i < count; ++i) std::memcpy(to + i * size, pattern[(first + i) % kPeriod].data(), size);
 }
 
-std::size_t differing(const Pattern& pattern, std::size_t first, std::size_t count, std::size_t size, const std::byte* at) {
+std::size_t differing(const Pattern& pattern, std::size_t first, std::size_t count, std::size_t size,
+                      const std::byte* at) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (std::memcmp(at + i * size, pattern[(first + i) % kPeriod].data(), size) != 0) ++wrong;
@@ -126,7 +127,8 @@ std::size_t output_elements(const Call& call, int rank, int ranks) {
 void fill_input(const Call& call, int rank, int ranks, void* input) {
   const bool is_part = call.verb == Verb::all_gather || call.verb == Verb::gather;
   const std::size_t first = is_part ? static_cast<std::size_t>(rank) * call.count : 0;
-  write(pattern_of(call, rank), first, input_elements(call, rank, ranks), size_of(call.type), static_cast<std::byte*>(input));
+  write(pattern_of(call, rank), first, input_elements(call, rank, ranks), size_of(call.type),
+        static_cast<std::byte*>(input));
 }
 
 std::size_t num_wrong(const Call& call, int rank, int ranks, const void* output) {

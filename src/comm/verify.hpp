@@ -1,7 +1,7 @@
 // Buffers with a known content, and what a collective must make of them, exactly.
 //
-// Rank r has at index i of the whole buffer a small whole number that depends on r and i and repeats every 8 indices, so
-// that sums of 31 ranks are exact even in bf16 and a wrong rank, chunk or shift shows.
+// Rank r has at index i of the whole buffer a small whole number that depends on r and i and repeats every 8 indices,
+// so that sums of 31 ranks are exact even in bf16 and a wrong rank, chunk or shift shows.
 //
 //     fill_input(call, 2, 4, input);                      // the input of rank 2 of 4
 //     run(world, call);

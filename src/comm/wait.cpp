@@ -11,7 +11,7 @@
 namespace twinpod::comm {
 namespace {
 
-constexpr int kQuickLooks = 100;       // a pause takes as long as a line of cache from core to core
+constexpr int kQuickLooks = 100;      // a pause takes as long as a line of cache from core to core
 constexpr long kSleepNs = 5'000'000;  // how late an abort may be noticed
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
@@ -67,9 +67,9 @@ Waited wait_longer(WaitWord& word, std::uint32_t wanted, const Patience& patienc
   while (true) {
     const std::uint32_t seen = word.value.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - wanted) >= 0) break;
-    waited = patience.abort->load(std::memory_order_acquire) != 0   ? Waited::aborted
-             : now_ns() - start > patience.timeout_ns               ? Waited::timed_out
-                                                                    : Waited::reached;
+    waited = patience.abort->load(std::memory_order_acquire) != 0 ? Waited::aborted
+             : now_ns() - start > patience.timeout_ns             ? Waited::timed_out
+                                                                  : Waited::reached;
     if (waited != Waited::reached) break;
     sleep_on(word, seen);
   }

@@ -1,4 +1,5 @@
-// Waiting for another rank: first by looking again and again, then by giving the core away, then asleep; never for ever.
+// Waiting for another rank: first by looking again and again, then by giving the core away, then asleep; never for
+// ever.
 #pragma once
 
 #include <atomic>

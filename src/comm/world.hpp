@@ -32,14 +32,15 @@ struct World {
   Transport transport;
   Patience patience;
   bool local = false;
-  bool may_reach = false;  // the memory of other ranks, through the kernel
+  bool may_reach = false;      // the memory of other ranks, through the kernel
   Segment segment;             // if local
   RankState* state = nullptr;  // in the segment if local
   std::atomic<std::uint32_t> never_aborts = 0;
-  const MpiFunctions* mpi = nullptr;            // if not local
+  const MpiFunctions* mpi = nullptr;                    // if not local
   std::map<std::size_t, std::size_t> free_memory = {};  // of the arena: bytes at an offset
   std::map<const void*, std::size_t> taken_memory = {};
-  int next_group = 1;  // if not local
+  int next_group = 1;          // if not local
+  std::uint32_t fault_at = 0;  // the operation at which options.fault happens here; 0: never
 };
 
 using ScheduleKey = std::tuple<int, int, int, int, int, int, std::vector<int>, bool, bool>;
@@ -50,10 +51,10 @@ struct Communicator {
   int rank = 0;
   std::vector<int> members = {};    // ranks of the world
   std::vector<Block*> blocks = {};  // of the members, if local
-  std::uint32_t sequence = 0;   // of the last collective
-  std::uint32_t all_entered = 0;  // an operation that all have entered
-  std::uint32_t stage = 0;      // of the last step of a long one
-  void* native = nullptr;       // MPI's own communicator
+  std::uint32_t sequence = 0;       // of the last collective
+  std::uint32_t all_entered = 0;    // an operation that all have entered
+  std::uint32_t stage = 0;          // of the last step of a long one
+  void* native = nullptr;           // MPI's own communicator
   std::map<ScheduleKey, std::shared_ptr<const collective::Schedule>> schedules = {};
   std::unique_ptr<Worker, void (*)(Worker*)> worker{nullptr, nullptr};
 
@@ -109,6 +110,8 @@ bool is_divided(Verb verb);
 std::size_t bytes_of(const Communicator& communicator, const Call& call);  // as nccl-tests prints it
 Result<void> check(const Communicator& communicator, const Call& call);
 
+// Says when this rank's fault is due.
+void plan_fault(World& world);
 // A collective, now, on this thread.
 Result<void> perform(Communicator& communicator, const Call& call);
 // Whether there are non-blocking operations that have to come first.

@@ -105,8 +105,9 @@ std::string comm_bench_text(const CommBench& bench) {
     table.row(cells_of(bench, row));
     wrong += row.wrong + row.in_place_wrong;
   }
-  return fmt::format("{} ranks over {}, buffers in {} memory; time of one call on the slowest rank, best block\n\n{}\n{} wrong\n",
-                     bench.ranks, bench.transport, bench.shared ? "shared" : "private", table.text(), wrong);
+  return fmt::format(
+      "{} ranks over {}, buffers in {} memory; time of one call on the slowest rank, best block\n\n{}\n{} wrong\n",
+      bench.ranks, bench.transport, bench.shared ? "shared" : "private", table.text(), wrong);
 }
 
 std::string comm_bench_json(const CommBench& bench) {
