@@ -49,19 +49,22 @@ struct GroupState {
 inline constexpr std::uint32_t kTurns = 8;
 inline constexpr std::size_t kEntryBytes = 1024;
 
+// The buffers of a large operation.
+struct EntryBuffers {
+  const void* input;
+  void* output;
+  bool input_shared;
+  bool output_shared;
+  bool may_map;    // in place, an all_to_all overwrites what others still read
+  bool may_reach;  // the kernel lets the rank read and write other ranks' memory
+};
+
 struct alignas(128) Entry {
   WaitWord word;
   std::uint64_t signature = 0;
   union {
     std::array<std::byte, kEntryBytes - 16> data;  // a small contribution lies beside the word
-    struct {
-      const void* input;
-      void* output;
-      bool input_shared;
-      bool output_shared;
-      bool may_map;    // in place, an all_to_all overwrites what others still read
-      bool may_reach;  // the kernel lets the rank read and write other ranks' memory
-    } buffers;
+    EntryBuffers buffers;
   };
 };
 static_assert(sizeof(Entry) == kEntryBytes);
@@ -84,6 +87,11 @@ inline constexpr std::size_t kInlineMessage = 24;
 
 enum class Carrier : std::uint32_t { inlined, ring, pointer, remote };
 
+struct DescriptorPointer {
+  const void* address;
+  std::atomic<std::uint32_t>* taken;  // set when the receiver has copied
+};
+
 struct alignas(kLine) Descriptor {
   std::atomic<std::uint32_t> turn = 0;  // 1 + how many came before it, once it may be read
   Carrier carrier = Carrier::inlined;
@@ -93,10 +101,7 @@ struct alignas(kLine) Descriptor {
   std::uint64_t total = 0;  // of the message
   union {
     std::array<std::byte, kInlineMessage> data;
-    struct {
-      const void* address;
-      std::atomic<std::uint32_t>* taken;  // set when the receiver has copied
-    } pointer;
+    DescriptorPointer pointer;
   };
 };
 static_assert(sizeof(Descriptor) == kLine);
