@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "comm/copy.hpp"
 #include "comm/reach.hpp"
 #include "comm/shared.hpp"
 #include "comm/transport.hpp"
@@ -171,7 +172,7 @@ void take_pointer(const Local& local, const void* address, bool remote, std::siz
   const std::size_t bytes = std::min(total, message.bytes);
   const int sender = state_of(local.segment, message.peer).pid;
   if (remote && !read_remote(sender, address, message.data, bytes)) return;
-  if (!remote && bytes > 0) std::memcpy(message.data, address, bytes);
+  if (!remote) copy_bytes(message.data, address, bytes);
   taken->store(1, std::memory_order_release);
   message.moved = total;
 }

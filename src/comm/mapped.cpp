@@ -55,14 +55,17 @@ void reduce_share(const Communicator& communicator, const Call& call) {
   add_up(communicator, call, offset, share.count, {targets.data(), num_targets});
 }
 
-// With two ranks the root would have nothing to do, so it pushes half if it can.
+// With two ranks and in place the root would have nothing to do, so it pushes half if it can.
 void broadcast(const Communicator& communicator, const Call& call) {
   const std::size_t bytes = call.count * size_of(call.type);
   const std::byte* const input = input_of(communicator, call.root);
   const bool is_root = communicator.rank == call.root;
   const int other = 1 - call.root;
+  const EntryBuffers& root = entry_of(communicator, call.root).buffers;
   std::size_t pushed = 0;
-  if (communicator.size() == 2 && entry_of(communicator, other).buffers.output_shared) pushed = bytes / 2 / 4096 * 4096;
+  if (communicator.size() == 2 && root.input == root.output && entry_of(communicator, other).buffers.output_shared) {
+    pushed = bytes / 2 / 4096 * 4096;
+  }
   if (is_root) {
     if (pushed > 0) copy_bytes(output_of(communicator, other), input, pushed);
     copy_bytes(call.output, input, bytes);

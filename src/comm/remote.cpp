@@ -105,11 +105,13 @@ void reduce_part(Reach& reach) {
   }
 }
 
-// With two ranks the root would have nothing to do, so it pushes half.
+// With two ranks and in place the root would have nothing to do, so it pushes half.
 void broadcast(Reach& reach) {
   const std::size_t bytes = reach.call.count * reach.size;
   const int root = reach.call.root;
-  const std::size_t pushed = reach.ranks() == 2 && bytes >= 2 * kBlockBytes ? bytes / 2 / 4096 * 4096 : 0;
+  const bool in_place = reach.input(root) == reach.output(root);
+  const bool pushes = reach.ranks() == 2 && in_place && bytes >= 2 * kBlockBytes;
+  const std::size_t pushed = pushes ? bytes / 2 / 4096 * 4096 : 0;
   if (reach.rank() == root) {
     if (pushed > 0) reach.put(1 - root, reach.input(root), 0, pushed);
     copy_bytes(reach.call.output, reach.call.input, bytes);

@@ -1,7 +1,6 @@
 // What a rank knows, inside the module: its world, its groups, and how operations begin, wait and fail.
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,17 +8,13 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/copy.hpp"
 #include "comm/recording.hpp"
 #include "comm/shared.hpp"
 #include "comm/transport.hpp"
 #include "comm/wait.hpp"
 
 namespace twinpod::comm {
-
-// Copies unless it is the same memory already.
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
-}
 
 struct MpiFunctions;  // mpi_transport.hpp
 struct Worker;        // worker.cpp
