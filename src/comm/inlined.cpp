@@ -48,6 +48,13 @@ const Entry& next_entry_of(const Communicator& communicator, int member) {
   return communicator.blocks[static_cast<std::size_t>(member)]->entries[(communicator.sequence + 1) % kTurns];
 }
 
+// As much of it as will hold the word and a contribution of so many bytes.
+void prefetch(const Entry& entry, std::size_t bytes) {
+  const auto* const first = reinterpret_cast<const std::byte*>(&entry);
+  const std::size_t last = bytes <= entry.data.size() ? bytes + 16 : 1;
+  for (std::size_t at = 0; at < last; at += kLine) __builtin_prefetch(first + at);
+}
+
 struct Meeting {
   Communicator& communicator;
   const Call& call;
@@ -122,7 +129,7 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
   // The root may be ahead: what it says next is fetched while this is worked on.
   const bool from_root = (call.verb == Verb::broadcast || call.verb == Verb::scatter) && !is_root;
-  if (from_root) __builtin_prefetch(&next_entry_of(communicator, call.root));
+  if (from_root) prefetch(next_entry_of(communicator, call.root), meeting.bytes);
   if (gives(call.verb, is_root))
     copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
   publish(entry_of(communicator, communicator.rank).word, communicator.sequence);

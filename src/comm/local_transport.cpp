@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/copy.hpp"
+#include "comm/pickup.hpp"
 #include "comm/reach.hpp"
 #include "comm/shared.hpp"
 #include "comm/transport.hpp"
@@ -32,7 +33,7 @@ struct Unexpected {
   std::vector<std::byte> data;
   const void* address = nullptr;  // where it lies, if it was not sent
   bool remote = false;            // in the memory of another process
-  std::atomic<std::uint32_t>* taken = nullptr;
+  Pickup* pickup = nullptr;
 };
 
 struct Outgoing {
@@ -40,10 +41,16 @@ struct Outgoing {
   std::vector<Message*> untaken;  // sent as pointers, not yet read
   std::uint32_t descriptors = 0;
   std::uint32_t bytes = 0;
-  std::uint64_t used_slots = 0;  // of Channel::taken, one bit each
+  std::uint64_t used_slots = 0;  // of Channel::pickups, one bit each
   // What the receiver had read when we last looked: looking costs a line of cache, so we do it only when it seems full.
   std::uint32_t descriptors_read = 0;
   std::uint32_t bytes_read = 0;
+};
+
+// A message whose last block the sender may still be copying.
+struct PickedUp {
+  Pickup* pickup = nullptr;
+  Message* message = nullptr;
 };
 
 struct Incoming {
@@ -51,6 +58,7 @@ struct Incoming {
   std::uint32_t bytes = 0;
   std::deque<Message*> posted;
   std::list<Unexpected> unexpected;
+  std::vector<PickedUp> picked_up;
   Message* message = nullptr;      // that the next fragment belongs to
   Unexpected* stranger = nullptr;  // or this one
 };
@@ -95,8 +103,12 @@ bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& des
   descriptor.carrier = shared ? Carrier::pointer : Carrier::remote;
   descriptor.bytes = 0;
   descriptor.pointer.address = message.data;
-  descriptor.pointer.taken = &channel.taken[message.slot];
-  channel.taken[message.slot].store(0, std::memory_order_relaxed);
+  Pickup& pickup = channel.pickups[message.slot];
+  pickup.taken.store(0, std::memory_order_relaxed);
+  pickup.next.store(0, std::memory_order_relaxed);
+  pickup.copied.store(0, std::memory_order_relaxed);
+  pickup.target.store(nullptr, std::memory_order_relaxed);
+  descriptor.pointer.pickup = &pickup;
   out.untaken.push_back(&message);
   message.moved = message.bytes;
   finish_descriptor(out, descriptor, message);
@@ -142,6 +154,20 @@ void ring_doorbell(Local& local, int rank) {
   wake_all(bell);
 }
 
+// The sender's part of a large message that is being received.
+void help(const Local& local, Pickup& pickup, const Message& message) {
+  auto* const target = static_cast<std::byte*>(pickup.target.load(std::memory_order_acquire));
+  if (target == nullptr) return;
+  const bool shared = is_shared(local.segment, target, message.bytes);
+  const int receiver = state_of(local.segment, message.peer).pid;
+  copy_blocks(pickup, message.bytes, [&](std::size_t first, std::size_t bytes) {
+    const auto* const from = static_cast<const std::byte*>(message.data) + first;
+    if (!shared) return write_remote(receiver, from, target + first, bytes);
+    copy_bytes(target + first, from, bytes);
+    return true;
+  });
+}
+
 void progress_sends(Local& local, int peer) {
   Outgoing& out = local.outgoing[static_cast<std::size_t>(peer)];
   if (out.queue.empty() && out.untaken.empty()) return;
@@ -156,7 +182,9 @@ void progress_sends(Local& local, int peer) {
     if (!by_pointer) message.done.store(true, std::memory_order_release);
   }
   std::erase_if(out.untaken, [&](Message* message) {
-    if (channel.taken[message->slot].load(std::memory_order_acquire) == 0) return false;
+    Pickup& pickup = channel.pickups[message->slot];
+    help(local, pickup, *message);
+    if (pickup.taken.load(std::memory_order_acquire) == 0) return false;
     out.used_slots &= ~(std::uint64_t{1} << message->slot);
     local.moved = true;
     message->done.store(true, std::memory_order_release);
@@ -165,15 +193,38 @@ void progress_sends(Local& local, int peer) {
   if (sent) ring_doorbell(local, peer);
 }
 
-// Reads where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher ends
-// all.
-void take_pointer(const Local& local, const void* address, bool remote, std::size_t total,
-                  std::atomic<std::uint32_t>* taken, Message& message) {
-  const std::size_t bytes = std::min(total, message.bytes);
+// What the receiver can still be waiting for is a block that the sender has begun.
+void finish_pickups(Local& local, Incoming& in) {
+  std::erase_if(in.picked_up, [&](const PickedUp& one) {
+    if (one.pickup->copied.load(std::memory_order_acquire) < num_blocks(one.message->bytes)) return false;
+    one.pickup->taken.store(1, std::memory_order_release);
+    one.message->done.store(true, std::memory_order_release);
+    local.moved = true;
+    return true;
+  });
+}
+
+// Copies from where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher
+// ends all.
+void take_pointer(Local& local, const void* address, bool remote, std::size_t total, Pickup& pickup, Message& message) {
   const int sender = state_of(local.segment, message.peer).pid;
-  if (remote && !read_remote(sender, address, message.data, bytes)) return;
-  if (!remote) copy_bytes(message.data, address, bytes);
-  taken->store(1, std::memory_order_release);
+  const auto copy = [&](std::size_t first, std::size_t bytes) {
+    auto* const to = static_cast<std::byte*>(message.data) + first;
+    const auto* const from = static_cast<const std::byte*>(address) + first;
+    if (remote) return read_remote(sender, from, to, bytes);
+    copy_bytes(to, from, bytes);
+    return true;
+  };
+  message.arrived = total;
+  if (total >= kSharedFrom && total == message.bytes) {
+    const bool reachable = local.may_reach || is_shared(local.segment, message.data, total);
+    if (reachable) pickup.target.store(message.data, std::memory_order_release);
+    copy_blocks(pickup, total, copy);
+    local.incoming[static_cast<std::size_t>(message.peer)].picked_up.push_back({&pickup, &message});
+    return;
+  }
+  if (!copy(0, std::min(total, message.bytes))) return;
+  pickup.taken.store(1, std::memory_order_release);
   message.moved = total;
 }
 
@@ -207,7 +258,7 @@ void keep(Unexpected& stranger, const Channel& channel, const Incoming& in, cons
   if (descriptor.carrier == Carrier::pointer || descriptor.carrier == Carrier::remote) {
     stranger.address = descriptor.pointer.address;
     stranger.remote = descriptor.carrier == Carrier::remote;
-    stranger.taken = descriptor.pointer.taken;
+    stranger.pickup = descriptor.pointer.pickup;
     return;
   }
   const std::size_t at = stranger.data.size();
@@ -219,7 +270,7 @@ void keep(Unexpected& stranger, const Channel& channel, const Incoming& in, cons
   }
 }
 
-void receive_one(const Local& local, const Channel& channel, Incoming& in, const Descriptor& descriptor) {
+void receive_one(Local& local, const Channel& channel, Incoming& in, const Descriptor& descriptor) {
   if (in.message == nullptr && in.stranger == nullptr) {
     in.message = match(in, descriptor.context, descriptor.tag);
     if (in.message == nullptr) {
@@ -232,7 +283,11 @@ void receive_one(const Local& local, const Channel& channel, Incoming& in, const
     Message& message = *in.message;
     const bool remote = descriptor.carrier == Carrier::remote;
     if (remote || descriptor.carrier == Carrier::pointer) {
-      take_pointer(local, descriptor.pointer.address, remote, descriptor.total, descriptor.pointer.taken, message);
+      take_pointer(local, descriptor.pointer.address, remote, descriptor.total, *descriptor.pointer.pickup, message);
+      if (message.moved < descriptor.total) {
+        in.message = nullptr;  // finish_pickups() will tell
+        return;
+      }
     } else {
       put(message, channel, in, descriptor);
     }
@@ -246,6 +301,7 @@ void receive_one(const Local& local, const Channel& channel, Incoming& in, const
 void progress_receives(Local& local, int peer) {
   Incoming& in = local.incoming[static_cast<std::size_t>(peer)];
   Channel& channel = channel_of(local.segment, peer, local.rank);
+  finish_pickups(local, in);
   bool received = false;
   while (true) {
     const Descriptor& descriptor = channel.descriptors[in.descriptors % kDescriptors];
@@ -267,7 +323,7 @@ bool take_unexpected(Local& local, Incoming& in, Message& message) {
   });
   if (found == in.unexpected.end()) return false;
   if (found->address != nullptr) {
-    take_pointer(local, found->address, found->remote, found->total, found->taken, message);
+    take_pointer(local, found->address, found->remote, found->total, *found->pickup, message);
     ring_doorbell(local, message.peer);
   } else {
     const std::size_t bytes = std::min(found->data.size(), message.bytes);
@@ -332,6 +388,7 @@ void take_back(void* state, Message& message) {
   std::erase(out.queue, &message);
   std::erase(out.untaken, &message);
   std::erase(in.posted, &message);
+  std::erase_if(in.picked_up, [&](const PickedUp& one) { return one.message == &message; });
   if (in.message == &message) in.message = nullptr;
 }
 

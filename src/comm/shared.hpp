@@ -46,7 +46,7 @@ struct GroupState {
 // What a rank says when it enters operation `word.value` of a group. There are kTurns of them, used in turn: a rank
 // enters operation s only when all have entered s - kTurns + 1, so nobody reads what s - kTurns left. So who waits for
 // nobody, such as the root of a broadcast, may be a few operations ahead.
-inline constexpr std::uint32_t kTurns = 8;
+inline constexpr std::uint32_t kTurns = 16;
 inline constexpr std::size_t kEntryBytes = 1024;
 
 // The buffers of a large operation.
@@ -87,9 +87,17 @@ inline constexpr std::size_t kInlineMessage = 24;
 
 enum class Carrier : std::uint32_t { inlined, ring, pointer, remote };
 
+// How a message that stays where it is gets copied: in blocks that receiver and sender take in turn, if both are there.
+struct alignas(kLine) Pickup {
+  std::atomic<std::uint32_t> taken = 0;  // 1: all of it was copied
+  std::atomic<std::uint32_t> next = 0;   // block that nobody has begun
+  std::atomic<std::uint32_t> copied = 0;
+  std::atomic<void*> target = nullptr;  // where to, once the receiver is there; nullptr: the sender need not help
+};
+
 struct DescriptorPointer {
   const void* address;
-  std::atomic<std::uint32_t>* taken;  // set when the receiver has copied
+  Pickup* pickup;
 };
 
 struct alignas(kLine) Descriptor {
@@ -109,7 +117,7 @@ static_assert(sizeof(Descriptor) == kLine);
 struct Channel {
   alignas(kLine) std::atomic<std::uint32_t> descriptors_read = 0;
   std::atomic<std::uint32_t> bytes_read = 0;
-  alignas(kLine) std::array<std::atomic<std::uint32_t>, 64> taken;
+  std::array<Pickup, 64> pickups;
   alignas(kLine) std::array<Descriptor, kDescriptors> descriptors;
   alignas(4096) std::array<std::byte, kRingBytes> ring;
 };
