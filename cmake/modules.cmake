@@ -114,6 +114,15 @@ function(plugin name file)
   add_dependencies(twinpod ${name})
 endfunction()
 
+# A program with another library, beside ours. It is not judged by our flags, and built with the program.
+function(bench_peer name file)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${file})
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE ${ARGN})
+    add_dependencies(twinpod ${name})
+  endif()
+endfunction()
+
 # src/plan/search_bench.cpp becomes bench/plan_search_bench; the target `bench` builds all of them.
 function(add_single_file_programs files folder)
   add_custom_target(${folder})
