@@ -145,6 +145,11 @@ Result<void> read_numbers(const Arguments& arguments, Request& request) {
   if (const auto text = arguments.value("fault")) {
     const Result<comm::Fault> fault = comm::parse_fault(*text);
     if (!fault) return tl::unexpected(fault.error());
+    const bool one_rank = fault->kind == comm::FaultKind::kill || fault->kind == comm::FaultKind::stop ||
+                          fault->kind == comm::FaultKind::exit;
+    if (one_rank && arguments.has("threads")) {
+      return input_error(fmt::format("--fault {}: threads live and die together", *text), "without --threads");
+    }
     request.options.fault = *fault;
   }
   return {};

@@ -1,5 +1,7 @@
 // Which method for which size: a table, in the spirit of the size ranges of oneCCL. Measured with bench/comm/run.sh on
 // the machine named in docs/comm.md; --algorithm overrules it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -7,6 +9,29 @@
 #include "comm/world.hpp"
 
 namespace twinpod::comm {
+
+std::size_t contribution_bytes(const Communicator& communicator, const Call& call) {
+  const bool one_part = call.verb == Verb::all_gather || call.verb == Verb::gather;
+  return one_part ? call.count * size_of(call.type) : bytes_of(communicator, call);
+}
+
+Result<void> check_choice(const Communicator& communicator, const Call& call) {
+  const Method method = call.choice.method;
+  const bool through_memory =
+      method == Method::inlined || method == Method::staged || method == Method::mapped || method == Method::remote;
+  if (through_memory && !communicator.world->local) {
+    return input_error(fmt::format("{} is for ranks of one machine", name_of(method)),
+                       "over MPI: native, ring, tree, ...");
+  }
+  const std::size_t bytes = contribution_bytes(communicator, call);
+  if (method == Method::inlined && bytes > kInlineBytes) {
+    return input_error(fmt::format("inlined: {} of {} bytes for each rank; at most {} can be", name_of(call.verb),
+                                   bytes, kInlineBytes),
+                       "staged takes any size");
+  }
+  return {};
+}
+
 namespace {
 
 using collective::Algorithm;
@@ -27,11 +52,6 @@ constexpr std::array kLocal = {
 std::size_t inlined_up_to(Verb verb) {
   const auto found = std::find_if(kLocal.begin(), kLocal.end(), [&](const Range& range) { return range.verb == verb; });
   return found == kLocal.end() ? kInlineBytes : found->inlined_up_to;
-}
-
-std::size_t contribution(const Communicator& communicator, const Call& call) {
-  const bool one_part = call.verb == Verb::all_gather || call.verb == Verb::gather;
-  return one_part ? call.count * size_of(call.type) : bytes_of(communicator, call);
 }
 
 bool is_half(ElementType type) { return type == ElementType::bf16 || type == ElementType::f16; }
@@ -65,7 +85,7 @@ Pick pick_for(const Communicator& communicator, const Call& call, bool shared) {
     return {native ? Method::native : Method::scheduled, message_algorithm(communicator, call)};
   }
   if (call.verb == Verb::send) return {Method::scheduled, Algorithm::direct};
-  if (contribution(communicator, call) <= inlined_up_to(call.verb)) return {Method::inlined};
+  if (contribution_bytes(communicator, call) <= inlined_up_to(call.verb)) return {Method::inlined};
   if (shared) return {Method::mapped};
   return {communicator.world->may_reach ? Method::remote : Method::staged};
 }

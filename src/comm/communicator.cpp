@@ -93,7 +93,7 @@ Result<void> carry_out(Communicator& communicator, const Call& call, Pick pick, 
 // What most calls are, so that they need not be looked at any closer.
 bool is_plain(const Communicator& communicator, const Call& call) {
   return call.input != nullptr && call.output != nullptr && call.root >= 0 && call.root < communicator.size() &&
-         call.verb != Verb::send;
+         call.verb != Verb::send && call.choice.method == Method::automatic;
 }
 
 }  // namespace
@@ -207,6 +207,7 @@ void plan_fault(World& world) {
 Result<void> perform(Communicator& communicator, const Call& call) {
   if (!is_plain(communicator, call)) {
     if (Result<void> fits = check(communicator, call); !fits) return fits;
+    if (Result<void> fits = check_choice(communicator, call); !fits) return fits;
     if (call.verb == Verb::send) return run_send(communicator, call);
   }
   if (communicator.sequence + 1 == communicator.world->fault_at && communicator.group == 0) {
@@ -220,7 +221,11 @@ Result<void> perform(Communicator& communicator, const Call& call) {
   if (pick.method == Method::inlined) {
     waited = run_inlined(communicator, call, signature_of(call, pick.method));
   } else if (pick.method == Method::native || pick.method == Method::scheduled) {
-    if (Result<void> done = carry_out(communicator, call, pick, waited); !done) return done;
+    Result<void> done = carry_out(communicator, call, pick, waited);
+    if (!done) {
+      end_operation(state, number);
+      return done;
+    }
   } else {
     waited = run_bulk(communicator, call, signature_of(call, pick.method));
   }

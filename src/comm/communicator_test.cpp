@@ -92,6 +92,30 @@ TEST_P(EveryVerb, IsRightWhenItIsLargerThanAWindow) {
 INSTANTIATE_TEST_SUITE_P(Communicator, EveryVerb, testing::ValuesIn(collective::kVerbNames),
                          [](const auto& each) { return std::string(each.param.first); });
 
+TEST(Communicator, CallsThatMakeNoSenseAreRefusedAndTheRunGoesOn) {
+  const Result<std::string> answer = run_threads(2, {.timeout_s = 10}, [](Communicator& world) -> Result<std::string> {
+    std::vector<float> a(20000);
+    std::vector<float> b(40000);
+    const auto refused = [&](const Call& call) { return !run(world, call) && !start(world, call)->wait(); };
+    const Call good{.input = a.data(), .output = b.data(), .count = 20000};
+    Call too_large = good;
+    too_large.choice.method = Method::inlined;
+    Call no_schedule = good;
+    no_schedule.choice = {Method::scheduled, Algorithm::in_network};
+    Call native = good;
+    native.choice.method = Method::native;
+    const bool all = refused(too_large) && refused(no_schedule) && refused(native);
+    const bool roots =
+        !run(world, {.verb = Verb::broadcast, .input = a.data(), .output = a.data(), .count = 1, .root = 2}) &&
+        !run(world, {.verb = Verb::broadcast, .count = 1}) && !run(world, {.count = 1});
+    if (!all || !roots) return infeasible("something was accepted");
+    if (Result<void> done = run(world, good); !done) return tl::unexpected(done.error());
+    return std::string("went on");
+  });
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(*answer, "went on");
+}
+
 TEST(Communicator, SharedMemoryBetweenProcessesIsReadDirectly) {
   const Result<std::string> answer =
       run_processes(3, {.timeout_s = 20, .recording_path = ""}, [](Communicator& world) -> Result<std::string> {

@@ -32,13 +32,6 @@ bool needs_all(Verb verb, bool is_root) {
   return is_root || (verb != Verb::reduce && verb != Verb::gather);
 }
 
-// One buffer's worth, or one for each rank.
-std::size_t contribution_bytes(const Call& call, int ranks) {
-  const std::size_t part = call.count * size_of(call.type);
-  const bool whole = call.verb == Verb::reduce_scatter || call.verb == Verb::scatter || call.verb == Verb::all_to_all;
-  return whole ? part * static_cast<std::size_t>(ranks) : part;
-}
-
 std::byte* place(Block& block, std::uint32_t sequence, std::size_t bytes) {
   Entry& entry = block.entries[sequence % kTurns];
   return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % kTurns].data();
@@ -124,7 +117,7 @@ void take(const Meeting& meeting) {
 Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t signature) {
   const int ranks = communicator.size();
   const bool is_root = communicator.rank == call.root;
-  const Meeting meeting{communicator, call, contribution_bytes(call, ranks), call.count * size_of(call.type)};
+  const Meeting meeting{communicator, call, contribution_bytes(communicator, call), call.count * size_of(call.type)};
   Block& block = *communicator.blocks[static_cast<std::size_t>(communicator.rank)];
   if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
   // The root may be ahead: what it says next is fetched while this is worked on.

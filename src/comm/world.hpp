@@ -103,7 +103,10 @@ bool has_mismatch(const Communicator& communicator);
 std::uint64_t signature_of(const Call& call, Method method);
 bool is_divided(Verb verb);
 std::size_t bytes_of(const Communicator& communicator, const Call& call);  // as nccl-tests prints it
+// What a rank puts in: a buffer, or its part of one.
+std::size_t contribution_bytes(const Communicator& communicator, const Call& call);
 Result<void> check(const Communicator& communicator, const Call& call);
+Result<void> check_choice(const Communicator& communicator, const Call& call);
 
 // Says when this rank's fault is due.
 void plan_fault(World& world);
