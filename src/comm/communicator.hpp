@@ -48,6 +48,7 @@ struct Fault {
 struct Options {
   double timeout_s = 30;            // how long to wait for another rank
   std::string recording_path = {};  // written on failure; empty: nowhere
+  bool kernel_copies = true;        // between processes (process_vm_readv), where the kernel allows it
   Fault fault = {};
 };
 

@@ -116,22 +116,24 @@ TEST(Communicator, CallsThatMakeNoSenseAreRefusedAndTheRunGoesOn) {
   EXPECT_EQ(*answer, "went on");
 }
 
-TEST(Communicator, SharedMemoryBetweenProcessesIsReadDirectly) {
-  const Result<std::string> answer =
-      run_processes(3, {.timeout_s = 20, .recording_path = ""}, [](Communicator& world) -> Result<std::string> {
-        for (const auto& [name, verb] : collective::kVerbNames) {
-          for (const bool shared : {true, false}) {
-            for (const std::size_t count : {std::size_t{7}, std::size_t{50'021}}) {
-              const std::string wrong =
-                  checked_run(world, {.verb = verb, .count = count, .root = 1, .peer = 0}, false, shared, 0);
-              if (!wrong.empty()) return infeasible(wrong);
-            }
+TEST(Communicator, BetweenProcessesEveryVerbIsRightInEveryKindOfMemory) {
+  for (const bool kernel_copies : {true, false}) {
+    const Options options{.timeout_s = 20, .kernel_copies = kernel_copies};
+    const Result<std::string> answer = run_processes(3, options, [](Communicator& world) -> Result<std::string> {
+      for (const auto& [name, verb] : collective::kVerbNames) {
+        for (const bool shared : {true, false}) {
+          for (const std::size_t count : {std::size_t{7}, std::size_t{50'021}}) {
+            const Call call{.verb = verb, .count = count, .root = 1, .peer = 0};
+            const std::string wrong = checked_run(world, call, false, shared, 0);
+            if (!wrong.empty()) return infeasible(wrong);
           }
         }
-        return fmt::format("rank {}", rank_of(world));
-      });
-  ASSERT_TRUE(answer) << answer.error().message;
-  EXPECT_EQ(*answer, "rank 0");
+      }
+      return fmt::format("rank {}", rank_of(world));
+    });
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(*answer, "rank 0");
+  }
 }
 
 }  // namespace

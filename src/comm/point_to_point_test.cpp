@@ -78,8 +78,10 @@ Answer by_tag(Communicator& world) {
 }
 
 TEST(PointToPoint, TagsMayBeAskedForInAnyOrder) {
-  const Answer between_processes = run_processes(2, kOptions, by_tag);
-  EXPECT_TRUE(between_processes) << between_processes.error().message;
+  for (const bool kernel_copies : {false, true}) {
+    const Answer answer = run_processes(2, {.timeout_s = 10, .kernel_copies = kernel_copies}, by_tag);
+    EXPECT_TRUE(answer) << answer.error().message;
+  }
   const Answer between_threads = run_threads(2, kOptions, by_tag);
   EXPECT_TRUE(between_threads) << between_threads.error().message;
 }
