@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -72,6 +73,28 @@ TEST(Reduce, WritesTheSumIntoBothBuffersInPlace) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i], static_cast<float>(3 * i));
     ASSERT_EQ(b[i], static_cast<float>(3 * i));
+  }
+}
+
+// Large sums that go elsewhere take another way, with a rest at the end and only for aligned targets.
+TEST(Reduce, LargeSumsAreTheSameAsSmallOnes) {
+  for (const std::size_t count : {std::size_t{300'000}, std::size_t{300'007}}) {
+    for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
+      const std::vector<std::byte> a = random_elements(ElementType::f32, count, 1);
+      const std::vector<std::byte> b = random_elements(ElementType::f32, count, 2);
+      const void* const sources[] = {a.data(), b.data()};
+      std::vector<float> expected(count);
+      void* const reference[] = {expected.data()};
+      reduce_with(VectorWidth::scalar, {}, sources, reference, count);
+      auto* const memory = static_cast<float*>(std::aligned_alloc(64, 2 * 1'280'000));
+      float* const first = memory + shift;
+      float* const second = memory + 320'000 + shift;
+      void* const targets[] = {first, second};
+      reduce({}, sources, targets, count);
+      EXPECT_EQ(std::memcmp(first, expected.data(), count * sizeof(float)), 0) << count << " " << shift;
+      EXPECT_EQ(std::memcmp(second, expected.data(), count * sizeof(float)), 0) << count << " " << shift;
+      std::free(memory);
+    }
   }
 }
 
