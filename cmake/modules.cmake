@@ -10,12 +10,20 @@
 #   *_plugin.cpp into a library of its own, that is loaded when it is needed: plugin(NAME FILE LINKS some::package)
 #   cli/main.cpp into the executable twinpod
 # A module whose folder does not exist or is empty is passed over.
-set(TWINPOD_MODULES core spec layout cluster model collective program comm store ps sim train plan validate emit report
+set(TWINPOD_MODULES core spec layout cluster model collective program chakra comm store ps sim train plan validate emit report
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
-    "pugixml.hpp=pugixml::pugixml" "mpi.h=MPI::MPI_CXX")
+    "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
+    "mpi.h=MPI::MPI_CXX")
+
+# Headers of others that nearly every file includes, compiled once for each library where that works: clang's builds, for
+# sanitizers and lint, take a third less time. gcc 12 warns of its own std::string when it comes precompiled, and gcc's
+# build without them is what shows that each file includes what it uses.
+string(COMPARE EQUAL "${CMAKE_CXX_COMPILER_ID}" "Clang" TWINPOD_PRECOMPILES)
+set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <functional> <map> <optional> <string>
+                           <string_view> <utility> <vector>)
 
 include(GoogleTest)
 
@@ -71,6 +79,9 @@ function(add_module_library name uses links)
   endif()
   target_include_directories(${name} ${public} ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} ${public} fmt::fmt ${private} twinpod_flags ${links})
+  if(ARGN AND TWINPOD_PRECOMPILES)
+    target_precompile_headers(${name} PRIVATE ${TWINPOD_COMMON_HEADERS})
+  endif()
   foreach(used IN LISTS uses)
     if(TARGET ${used})
       target_link_libraries(${name} ${public} ${used})
@@ -151,6 +162,9 @@ function(finish_modules)
     target_link_libraries(twinpod_tests PRIVATE twinpod_flags ${modules} nlohmann_json::nlohmann_json GTest::gtest_main)
     # The tests' own code need not be fast, and builds in two thirds of the time.
     target_compile_options(twinpod_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(TWINPOD_PRECOMPILES)
+      target_precompile_headers(twinpod_tests PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
+    endif()
     gtest_discover_tests(twinpod_tests DISCOVERY_MODE PRE_TEST)
   endif()
   add_single_file_programs("${benchs}" bench benchmark::benchmark_main)

@@ -156,4 +156,38 @@ gives_json_error() {
   ! twinpod estimate gpt3-175 --on dgx-a100 --json >"$scratch/out" 2>/dev/null && grep -q '"message": "there is no model' "$scratch/out"
 }
 check "errors: with --json the error is an object" gives_json_error
+
+# Graphs and schedules.
+job apart <<'END_OF_JOB'
+name: apart
+device: h100-sxm
+devices_per_node: 1
+scale_out: {bandwidth: 25 GB/s}
+devices: 2
+topology:
+  fabric: custom
+  vertices: [{name: gpu, tier: device, count: 2}, {name: sw, tier: leaf, radix: 2}]
+  links: [{from: gpu0, to: sw, bandwidth: 25 GB/s}]
+END_OF_JOB
+check "errors: a graph without a route" refuses 2 'gpu1' -- topology "$scratch/apart.yaml"
+job crowded <<'END_OF_JOB'
+name: crowded
+device: h100-sxm
+devices_per_node: 1
+scale_out: {bandwidth: 25 GB/s}
+devices: 4
+topology:
+  fabric: custom
+  vertices: [{name: gpu, tier: device, count: 4}, {name: sw, tier: leaf, radix: 3}]
+  links: [{from: gpu, to: sw, bandwidth: 25 GB/s}]
+END_OF_JOB
+check "errors: a switch with too few ports" refuses 2 'sw' 'ports' -- topology "$scratch/crowded.yaml"
+printf '<system version="1">\n  <cpu numaid="0">\n' >"$scratch/broken.xml"
+check "errors: a malformed topology" refuses 2 "$scratch/broken.xml:" -- topology "$scratch/broken.xml"
+printf '<algo name="a" ngpus="2">\n  <gpu id="0">\n' >"$scratch/algo.xml"
+check "errors: a malformed schedule" refuses 2 "$scratch/algo.xml:" -- collective all_reduce --on dgx-a100 --schedule "$scratch/algo.xml"
+check "errors: an unknown link" refuses 2 'leaf99' -- topology dgx-superpod-a100-140 --cut leaf99-spine0
+check "errors: an unknown verb" refuses 2 'all_redcue' 'all_reduce' -- collective all_redcue --on dgx-a100
+check "errors: more ranks than devices" refuses 2 'need 9 devices' '--ranks 8' -- collective all_reduce --on dgx-a100 --ranks 9
+
 finish_checks

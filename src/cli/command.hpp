@@ -26,6 +26,10 @@ struct Command {
 
 extern const Command kEstimate;
 extern const Command kPlan;
+extern const Command kTopology;
+extern const Command kCollective;
+extern const Command kProgramCommand;
+extern const Command kSimulate;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

@@ -14,6 +14,35 @@
 
 namespace twinpod::cli {
 
+// The cluster, the stack and how the ranks are divided, each as one value.
+inline constexpr std::array kJobFlags = {
+    Flag{"on", "CLUSTER", "the cluster: a name of the catalog, or a file", ""},
+    Flag{"devices", "N", "devices that the job uses (default: all of the cluster)", "devices"},
+    Flag{"stack", "NAME", "the software stack (`twinpod show stacks`)", "stack"},
+    Flag{"tp", "N", "tensor parallel ranks", "layout.tp"},
+    Flag{"pp", "N", "pipeline stages", "layout.pp"},
+    Flag{"virtual-stages", "N", "model chunks of a stage (interleaving)", "layout.virtual_stages", "vp"},
+    Flag{"cp", "N", "context parallel ranks", "layout.cp"},
+    Flag{"context-exchange", "HOW", "keys and values of other context ranks: ring or gather",
+         "layout.context_exchange"},
+    Flag{"ep", "N", "expert parallel ranks", "layout.ep"},
+    Flag{"etp", "N", "tensor parallel ranks inside an expert (default: as tp)", "layout.etp"},
+    Flag{"dp", "N", "data parallel ranks, to be checked: devices / (tp pp cp)", "layout.dp"},
+    Flag{"sequence-parallel", "", "split norms and residuals over the tensor ranks", "layout.sequence_parallel", "sp"},
+    Flag{"zero", "0..3", "what data parallel ranks share: 1 optimizer, 2 gradients, 3 parameters", "layout.zero"},
+    Flag{"shard-group", "N", "ranks over which ZeRO shards (default: all)", "layout.shard_group"},
+    Flag{"micro-batch", "N", "sequences of a micro-batch (default: 1)", "layout.micro_batch"},
+    Flag{"recompute", "WHAT", "none, selective or full", "layout.recompute"},
+    Flag{"recompute-layers", "N", "layers of a stage that full recomputes (default: all)", "layout.recompute_layers"},
+    Flag{"schedule", "NAME", "gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, dualpipe, dualpipe-v, or a file: mine.csv",
+         "layout.schedule"},
+    Flag{"servers", "N", "parameter servers on the nodes' hosts (default: 0, all-reduce)", "layout.servers"},
+    Flag{"offload-optimizer", "", "optimizer state and update on the host", "layout.offload_optimizer"},
+    Flag{"offload-activations", "", "activations wait in the host's memory", "layout.offload_activations"},
+    Flag{"uneven-ends", "", "first and last stage hold one layer less", "layout.uneven_ends"},
+    Flag{"async-tp", "", "products cut in pieces that hide their collectives", "layout.async_tp"},
+};
+
 inline constexpr std::array kTrainingFlags = {
     Flag{"global-batch", "N", "sequences of a step (default: about 4 M tokens)", "training.global_batch"},
     Flag{"global-batch-tokens", "N", "the same in tokens", "training.global_batch_tokens"},

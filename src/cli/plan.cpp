@@ -46,6 +46,7 @@ constexpr std::array kPlanOutputFlags = {
     Flag{"top", "N", "layouts to list (default: 10; JSON and CSV: 20,000 at most)", ""},
     Flag{"variants", "", "list every layout, not only the best of each shape", ""},
     Flag{"explain", "", "why not its neighbours: what does not fit, what is slower, and by which part", ""},
+    Flag{"simulate", "N", "simulate the N best op by op: what contends, and which is fastest then", ""},
     Flag{"pareto", "LIST", "what no other beats in all of these: time,devices,memory,cost", ""},
     Flag{"svg", "FILE", "draw the Pareto set", ""},
     Flag{"emit", "ENGINE", "write a launch instead: megatron, torchtitan, nemo, slurm[:ENGINE] or twinpod", ""},
@@ -224,6 +225,18 @@ Result<std::string> plan_best(const Arguments& arguments, PlanRequest& request, 
   view.explain = arguments.has("explain");
   view.all_variants = arguments.has("variants");
   view.notes = request.notes;
+  const Result<int> simulated = whole_number(arguments, "simulate", 1, 0);
+  if (!simulated) return tl::unexpected(simulated.error());
+  constexpr int kMostSimulated = 200;
+  if (*simulated > kMostSimulated) {
+    return input_error(fmt::format("--simulate {}: at most {} are simulated", *simulated, kMostSimulated));
+  }
+  if (*simulated > 0) {
+    Result<std::vector<plan::Finalist>> finalists =
+        plan::simulate_finalists(request.job, found.ranked, static_cast<std::size_t>(*simulated));
+    if (!finalists) return tl::unexpected(finalists.error());
+    view.finalists = std::move(*finalists);
+  }
   if (view.explain) view.neighbours = plan::neighbours(best, options.memory_margin);
   if (const std::optional<std::string> path = arguments.value("svg")) {
     const Result<void> drawn = write_file(*path, report::pareto_svg(view));

@@ -8,8 +8,6 @@
 
 namespace twinpod::cli {
 
-extern const Command kTopology;
-
 namespace {
 
 Result<std::string> answer(const std::vector<std::string>& texts) {

@@ -9,6 +9,7 @@
 #include "core/progress.hpp"
 #include "report/plan_check_report.hpp"
 #include "report/scatter.hpp"
+#include "report/simulate_check_report.hpp"
 #include "report/validation_report.hpp"
 #include "validate/accuracy.hpp"
 
@@ -27,6 +28,7 @@ constexpr std::array kFlags = {
     Flag{"collectives", "", "predicted times of collectives beside measured ones", ""},
     Flag{"gemm", "", "predicted times of matrix products beside measured ones", ""},
     Flag{"plans", "", "is the plan as fast as the layouts that were published, and does it find their winners?", ""},
+    Flag{"simulate", "", "the same runs simulated op by op (the best-documented ones, or all of a file)", ""},
     Flag{"refit", "FILE", "fit the parameters again, write them, and predict by them", ""},
     Flag{"svg", "FILE", "draw prediction against measurement, one dot a run", ""},
     Flag{"write-accuracy", "FILE", "write the ranges of later estimates (with --cross-validate)", ""},
@@ -159,11 +161,33 @@ Result<std::string> check_plans(const Arguments& arguments, const spec::Catalog&
   return arguments.has("json") ? report::plan_checks_json(checks) : report::plan_checks_text(checks);
 }
 
+Result<std::string> check_simulation(const Arguments& arguments, const spec::Catalog& catalog) {
+  const auto runs = runs_of(arguments, catalog);
+  if (!runs) return tl::unexpected(runs.error());
+  Result<std::vector<Case>> cases = validate::load_cases(catalog, *runs);
+  if (!cases) return tl::unexpected(cases.error());
+  const Result<std::vector<std::string>> reference = validate::reference_ids(catalog);
+  if (!reference) return tl::unexpected(reference.error());
+  const std::set<std::string> wanted(reference->begin(), reference->end());
+  std::erase_if(*cases,
+                [&](const Case& c) { return !c.covered() || (arguments.words.empty() && !wanted.contains(c.run.id)); });
+  Progress progress("simulated runs", cases->size());
+  std::vector<validate::SimulatedRun> simulated;
+  for (const Case& one : *cases) {
+    const Result<validate::SimulatedRun> run = validate::simulate_run(one);
+    if (!run) return tl::unexpected(run.error());
+    simulated.push_back(*run);
+    progress.advance(1);
+  }
+  return arguments.has("json") ? report::simulate_check_json(simulated) : report::simulate_check_text(simulated);
+}
+
 Result<std::string> run_validation(const Arguments& arguments) {
   if (arguments.has("collectives") || arguments.has("gemm")) return validate_measured(arguments);
   const Result<void> valid = check_arguments(arguments);
   if (!valid) return tl::unexpected(valid.error());
   if (arguments.has("plans")) return check_plans(arguments, catalog_of(arguments));
+  if (arguments.has("simulate")) return check_simulation(arguments, catalog_of(arguments));
   const Result<int> worst = whole_number(arguments, "worst", 0, -1);
   if (!worst) return tl::unexpected(worst.error());
   const spec::Catalog catalog = catalog_of(arguments);
@@ -194,6 +218,7 @@ const Command kValidate = {"validate",
                            "twinpod validate --cross-validate --worst 0\n"
                            "twinpod validate --cross-validate --worst 0 --svg accuracy.svg\n"
                            "twinpod validate --plans\n"
+                           "twinpod validate --simulate\n"
                            "twinpod validate --collectives --cross-validate\n"
                            "twinpod validate --gemm my-products.csv --json\n"
                            "twinpod validate my-runs.yaml --json\n",

@@ -38,6 +38,10 @@ constexpr std::array<FreeNumber<SystemNumbers>, 12> kSystemNumbers = {{
 constexpr double kPairSimpleBytes = 1 << 20;
 constexpr double kPairPaddedBytes = 1 << 25;
 
+// The latency was measured in groups of up to 72, where it grows with the pairs. Beyond, a rank pays for each peer what
+// it pays there.
+constexpr double kPairSquareRanks = 72;
+
 // n ranks in `domains` domains, and what one of them is joined by.
 struct Placement {
   double ranks = 1, per_domain = 1, domains = 1;
@@ -45,13 +49,16 @@ struct Placement {
   double net_bytes_per_s = 0;   // interfaces of the group's ranks in a domain
   double bus_bytes_per_s = 0;   // of a ring through all ranks
   std::size_t by_nodes = 0;     // index into ByNodes
+  NetworkShare share;
   bool is_split() const { return domains > 1; }
 };
 
-Placement placement_of(const CollectiveSystem& system, int ranks, int groups, int ranks_per_domain) {
+Placement placement_of(const CollectiveSystem& system, int ranks, const CostOptions& options) {
   Placement place;
   place.ranks = ranks;
-  const int most = ranks_per_domain > 0 ? ranks_per_domain : system.domain;
+  place.share = options.share;
+  const int groups = options.concurrent_groups;
+  const int most = options.ranks_per_domain > 0 ? options.ranks_per_domain : system.domain;
   place.per_domain = std::min(ranks, std::max(1, std::min(most, system.domain)));
   place.domains = std::ceil(place.ranks / place.per_domain);
   // More groups than devices for them: they take turns.
@@ -90,7 +97,7 @@ double net_hop_s(const CollectiveSystem& system, double tuner_s, NcclProtocol pr
 // Bandwidth of a ring: LL sends a flag with each 4 bytes, LL128 one with each 120.
 double ring_bytes_per_s(const CollectiveSystem& system, const Placement& place, NcclProtocol protocol) {
   const NcclFamily& family = system.family;
-  const double bus = place.bus_bytes_per_s;
+  const double bus = place.bus_bytes_per_s * place.share.ring;
   switch (protocol) {
     case NcclProtocol::ll:
       return std::min(family.ll_max[place.by_nodes], bus * 0.5);
@@ -140,7 +147,8 @@ Candidate tree(const CollectiveSystem& system, const Placement& place, NcclProto
   c.base_s = nccl.base_tree[p];
   c.link_s = 2 * (place.per_domain - 1) * nccl.link_tree[p];
   c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, nccl.net_tree[p], protocol);
-  double bus = std::min(place.bus_bytes_per_s * 0.92, family.channels * family.tree_simple[place.by_nodes]);
+  double bus =
+      std::min(place.bus_bytes_per_s * place.share.tree * 0.92, family.channels * family.tree_simple[place.by_nodes]);
   if (protocol == NcclProtocol::ll) bus = std::min(bus / 3.8, family.ll_max[place.by_nodes]);
   if (protocol == NcclProtocol::ll128) {
     bus =
@@ -155,7 +163,7 @@ Candidate tree(const CollectiveSystem& system, const Placement& place, NcclProto
 // gives the observed thresholds: from 6 ranks on with B200, and the measured rates for 5 to 8 ranks of H200 within 2 %.
 double nvls_bus(const CollectiveSystem& system, const Placement& place) {
   const double n = place.per_domain;
-  return place.link_bytes_per_s * system.family.nvls_efficiency * 2 * (n - 1) / (n + 1);
+  return place.link_bytes_per_s * place.share.domain * system.family.nvls_efficiency * 2 * (n - 1) / (n + 1);
 }
 
 Candidate nvls(const CollectiveSystem& system, const Placement& place) {
@@ -165,16 +173,34 @@ Candidate nvls(const CollectiveSystem& system, const Placement& place) {
   double bus = nvls_bus(system, place);
   if (place.is_split()) {
     c.net_s = 2 * std::log2(place.domains) * net_hop_s(system, system.nccl.net_nvls_tree, c.protocol);
-    bus = std::min({bus, place.net_bytes_per_s, system.family.channels * system.family.nvls_tree[place.by_nodes]});
+    bus = std::min({bus, place.net_bytes_per_s * place.share.tree,
+                    system.family.channels * system.family.nvls_tree[place.by_nodes]});
   }
   c.bytes_per_s = bus * place.ranks / steps;
   return c;
 }
 
-Candidate best_candidate(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes) {
+// Switches between nodes add up: a node sends the buffer once and gets it once over all its interfaces, where a ring
+// sends it twice. Inside a node it is scattered and gathered over NVLink.
+Candidate collnet(const CollectiveSystem& system, const Placement& place) {
+  const NcclConstants& nccl = system.nccl;
+  const double peers = place.per_domain - 1;
+  Candidate c{NcclAlgorithm::collnet, NcclProtocol::simple};
+  c.link_s = 2 * (std::min(1.0, peers) * nccl.link_collnet + peers * nccl.peer_collnet);
+  c.net_s = net_hop_s(system, nccl.net_collnet, c.protocol);
+  const double inside =
+      peers > 0 ? place.link_bytes_per_s * place.share.domain * place.per_domain / (2 * peers) : place.net_bytes_per_s;
+  c.bytes_per_s = std::min(inside, place.net_bytes_per_s * place.share.tree) * system.family.collnet_efficiency;
+  return c;
+}
+
+Candidate best_candidate(const CollectiveSystem& system, const Placement& place, CollectiveVerb verb, double bytes,
+                         const std::optional<NcclAlgorithm>& only) {
   Candidate best = ring(system, place, verb, NcclProtocol::simple, bytes);
   const auto offer = [&](const Candidate& c) {
-    if (c.bytes_per_s > 0 && c.tuner_s(bytes) < best.tuner_s(bytes)) best = c;
+    if (only && c.algorithm != *only) return;
+    const bool first = only && best.algorithm != *only;
+    if (c.bytes_per_s > 0 && (first || c.tuner_s(bytes) < best.tuner_s(bytes))) best = c;
   };
   offer(ring(system, place, verb, NcclProtocol::ll, bytes));
   if (!system.family.tuned) return best;
@@ -185,6 +211,7 @@ Candidate best_candidate(const CollectiveSystem& system, const Placement& place,
   }
   const bool adds = system.in_network_from > 0 && place.per_domain >= system.in_network_from;
   if (adds && system.family.nvls_efficiency > 0) offer(nvls(system, place));
+  if (system.collnet && place.is_split()) offer(collnet(system, place));
   return best;
 }
 
@@ -200,7 +227,7 @@ double corrected_s(const CollectiveSystem& system, const Candidate& c, Collectiv
   const SharedNumbers& shared = system.shared;
   const double net_s = numbers.latency_net * c.net_s;
   const double transfer_s = bytes / c.bytes_per_s;
-  if (c.algorithm == NcclAlgorithm::nvls || c.algorithm == NcclAlgorithm::nvls_tree) {
+  if (c.algorithm != NcclAlgorithm::ring && c.algorithm != NcclAlgorithm::tree) {  // switches add up
     const double latency_s = numbers.latency_nvls * (c.base_s + c.link_s) + net_s;
     return overlapped(latency_s, transfer_s / numbers.share_nvls, shared.overlap_nvls);
   }
@@ -223,7 +250,7 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
   const double padding = n / static_cast<double>(std::bit_ceil(static_cast<unsigned>(n)));
   const SystemNumbers& numbers = system.numbers;
   Candidate c{NcclAlgorithm::pairs, NcclProtocol::simple};
-  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * n * n;
+  c.link_s = numbers.pair_floor_s + numbers.pair_square_s * n * std::min(n, kPairSquareRanks);
   overlap = system.shared.overlap_pairs;
   double rate = place.link_bytes_per_s * numbers.share_pairs;
   if (part < kPairPaddedBytes) rate *= std::pow(padding, system.shared.pair_padding);
@@ -240,8 +267,21 @@ Candidate pairs(const CollectiveSystem& system, const Placement& place, double b
     transfer_s = std::max(transfer_s, part * (n - place.per_domain) / net);
     c.net_s = numbers.latency_net * net_hop_s(system, system.nccl.net_ring[simple], NcclProtocol::simple);
   }
-  c.bytes_per_s = bytes / transfer_s;
+  c.bytes_per_s = bytes / transfer_s * place.share.pairs;
   return c;
+}
+
+// As many channels as have enough to do, and what one of them sends at once.
+void set_chunks(const CollectiveSystem& system, double ranks, double bytes, CollectiveCost& cost) {
+  const NcclConstants& nccl = system.nccl;
+  const auto p = static_cast<std::size_t>(cost.protocol);
+  const double least = nccl.channel_bytes[p] * (cost.protocol == NcclProtocol::ll ? ranks : 1);
+  const double busy = least > 0 ? std::floor(bytes / least) : system.family.channels;
+  cost.channels = static_cast<int>(std::clamp(busy, 1.0, system.family.channels));
+  const double parts = cost.algorithm == NcclAlgorithm::ring || cost.algorithm == NcclAlgorithm::pairs ? ranks : 1;
+  const bool nvls = cost.algorithm == NcclAlgorithm::nvls || cost.algorithm == NcclAlgorithm::nvls_tree;
+  const double most = nvls ? nccl.nvls_chunk_bytes : nccl.buffer_bytes / nccl.buffer_steps * nccl.payload[p];
+  cost.chunk_bytes = std::min(most, std::ceil(bytes / (parts * cost.channels)));
 }
 
 }  // namespace
@@ -256,7 +296,7 @@ std::string_view name_of(CollectiveVerb verb) {
 }
 
 std::string_view name_of(NcclAlgorithm algorithm) {
-  constexpr std::array<std::string_view, 5> kNames = {"ring", "tree", "nvls", "nvls_tree", "pairs"};
+  constexpr std::array<std::string_view, 6> kNames = {"ring", "tree", "nvls", "nvls_tree", "collnet", "pairs"};
   return kNames[static_cast<std::size_t>(algorithm)];
 }
 
@@ -281,22 +321,31 @@ double bus_factor(CollectiveVerb verb, int ranks) {
 
 CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb verb, int ranks, double bytes,
                                int concurrent_groups, int ranks_per_domain) {
+  CostOptions options;
+  options.concurrent_groups = concurrent_groups;
+  options.ranks_per_domain = ranks_per_domain;
+  return collective_cost(system, verb, ranks, bytes, options);
+}
+
+CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb verb, int ranks, double bytes,
+                               const CostOptions& options) {
   CollectiveCost cost;
   if (ranks <= 1 || bytes <= 0) return cost;
-  const Placement place = placement_of(system, ranks, concurrent_groups, ranks_per_domain);
+  const Placement place = placement_of(system, ranks, options);
   Candidate choice;
   if (verb == CollectiveVerb::all_to_all) {
     double overlap = 1;
     choice = pairs(system, place, bytes, overlap);
     cost.time_s = overlapped(choice.link_s + choice.net_s, bytes / choice.bytes_per_s, overlap);
   } else {
-    choice = best_candidate(system, place, verb, bytes);
+    choice = best_candidate(system, place, verb, bytes, options.only);
     cost.time_s = corrected_s(system, choice, verb, ranks, bytes);
   }
   cost.algorithm = choice.algorithm;
   cost.protocol = choice.protocol;
   cost.algbw_bytes_per_s = bytes / cost.time_s;
   cost.busbw_bytes_per_s = cost.algbw_bytes_per_s * bus_factor(verb, ranks);
+  set_chunks(system, ranks, bytes, cost);
   return cost;
 }
 

@@ -20,6 +20,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,7 +32,8 @@
 namespace twinpod::cluster {
 
 enum class CollectiveVerb { broadcast, reduce, all_reduce, reduce_scatter, all_gather, all_to_all };
-enum class NcclAlgorithm { ring, tree, nvls, nvls_tree, pairs };  // pairs: sends between all pairs, not tuned
+// pairs: sends between all pairs, not tuned. collnet: switches of the fabric add up (SHARP).
+enum class NcclAlgorithm { ring, tree, nvls, nvls_tree, collnet, pairs };
 enum class NcclProtocol { ll, ll128, simple };
 inline constexpr int kNumProtocols = 3;
 
@@ -50,8 +52,14 @@ struct NcclConstants {
   ByProtocol link_tree{}, link_ring{};  // a hop inside a node
   ByProtocol net_tree{}, net_ring{};    // a hop between nodes
   double link_nvls = 0, net_nvls_tree = 0;
+  double link_collnet = 0, peer_collnet = 0, net_collnet = 0;
   double net_overhead = 0;  // of the host, for a hop between nodes
-  double ring_plateau = 1;  // factor on the latency of a ring over several nodes (Simple, all-reduce)
+  double buffer_bytes = 0;  // of a connection, cut into buffer_steps
+  double buffer_steps = 1;
+  double nvls_chunk_bytes = 0;
+  ByProtocol payload{1, 1, 1};  // of what a buffer holds
+  ByProtocol channel_bytes{};   // a further channel is used when each has at least this to do
+  double ring_plateau = 1;      // factor on the latency of a ring over several nodes (Simple, all-reduce)
   std::array<std::array<double, kTreeSizes>, kNumProtocols> tree_correction{};  // factor on a tree's bandwidth
 };
 
@@ -63,7 +71,8 @@ struct NcclFamily {
   ByNodes ll_max{};  // of all channels
   ByNodes ring_ll128{}, tree_ll128{}, tree_simple{}, nvls_tree{};
   double nvls_efficiency = 0;  // 0: the switches do not reduce
-  bool tuned = true;           // false: only rings, LL and Simple (RCCL: its table is not transcribed)
+  double collnet_efficiency = 1;
+  bool tuned = true;  // false: only rings, LL and Simple (RCCL: its table is not transcribed)
 };
 
 // Fitted, one set for all systems.
@@ -103,10 +112,28 @@ struct CollectiveSystem {
   std::vector<std::string> fitted;  // which of the numbers were fitted to this system's measurements
 };
 
+// What the wiring leaves of the rates that a system has by its data sheet: less than 1 where cables are cut, slow or
+// shared. The flows of `sim` find it (sim/collective_time.hpp).
+struct NetworkShare {
+  double ring = 1;
+  double tree = 1;
+  double domain = 1;  // links to the switches that reduce
+  double pairs = 1;
+};
+
+struct CostOptions {
+  int concurrent_groups = 1;
+  int ranks_per_domain = 0;
+  NetworkShare share;
+  std::optional<NcclAlgorithm> only;  // what the tuner may choose; not with an all-to-all
+};
+
 struct CollectiveCost {
   double time_s = 0;
   NcclAlgorithm algorithm = NcclAlgorithm::ring;
   NcclProtocol protocol = NcclProtocol::simple;
+  int channels = 1;
+  double chunk_bytes = 0;  // that travels at once on a channel
   double algbw_bytes_per_s = 0;
   double busbw_bytes_per_s = 0;
 };
@@ -117,6 +144,8 @@ struct CollectiveCost {
 // they share beyond the interfaces is for the flows of `sim` to say.) One rank takes no time.
 CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb verb, int ranks, double bytes,
                                int concurrent_groups = 1, int ranks_per_domain = 0);
+CollectiveCost collective_cost(const CollectiveSystem& system, CollectiveVerb verb, int ranks, double bytes,
+                               const CostOptions& options);
 
 // busbw / algbw of nccl-tests: 2(n-1)/n for an all-reduce, (n-1)/n for gathers, scatters and all-to-all, else 1.
 double bus_factor(CollectiveVerb verb, int ranks);

@@ -62,6 +62,14 @@ void read_constants(const Node& node, Context& context, NcclConstants& nccl) {
   read_latency(reader, "link_nvls_us", nccl.link_nvls);
   read_latency(reader, "net_nvls_tree_us", nccl.net_nvls_tree);
   read_latency(reader, "net_overhead_us", nccl.net_overhead);
+  read_latency(reader, "link_collnet_us", nccl.link_collnet);
+  read_latency(reader, "peer_collnet_us", nccl.peer_collnet);
+  read_latency(reader, "net_collnet_us", nccl.net_collnet);
+  reader.quantity("buffer", nccl.buffer_bytes, Quantity::bytes, 1, 1e9);
+  reader.quantity("buffer_steps", nccl.buffer_steps, Quantity::number, 1, 64);
+  reader.quantity("nvls_chunk", nccl.nvls_chunk_bytes, Quantity::bytes, 1, 1e9);
+  read_list(reader, context, "payload", nccl.payload, 1);
+  read_list(reader, context, "channel_bytes", nccl.channel_bytes, 1);
   reader.quantity("ring_plateau", nccl.ring_plateau, Quantity::number, 1, 10);
   read_list(reader, context, "tree_correction_ll", nccl.tree_correction[0], 1);
   read_list(reader, context, "tree_correction_ll128", nccl.tree_correction[1], 1);
@@ -83,6 +91,7 @@ void read_family(const Node& node, Context& context, NcclFamily& family) {
     read_list(reader, context, "tree_simple_GBps", family.tree_simple, kGiga);
     read_list(reader, context, "nvls_tree_GBps", family.nvls_tree, kGiga);
     reader.quantity("nvls_efficiency", family.nvls_efficiency, Quantity::fraction, 0, 1);
+    reader.quantity("collnet_efficiency", family.collnet_efficiency, Quantity::fraction, 0, 1);
   }
   spec::Source source;
   spec::read_source(reader, source);

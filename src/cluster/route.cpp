@@ -198,7 +198,7 @@ bool append_any_way(const Graph& graph, int from, int to, Chooser& chooser, std:
 
 Routing usual_routing(const Graph& graph) {
   if (graph.scale_up.kind == ScaleUpKind::torus) return Routing::dimension_order;
-  return graph.fabric.starts_with("rail") ? Routing::rail : Routing::ecmp;
+  return graph.dragonfly.groups > 0 || graph.kind == GraphKind::custom ? Routing::ecmp : Routing::rail;
 }
 
 void append_route(const Graph& graph, int from_device, int to_device, Routing routing, std::uint64_t salt,

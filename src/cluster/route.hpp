@@ -37,7 +37,8 @@ inline constexpr std::array<std::pair<std::string_view, Routing>, 4> kRoutingNam
      {"adaptive", Routing::adaptive},
      {"dimension_order", Routing::dimension_order}}};
 
-// What the machine's own software would do: dimension order on a torus, rails where the fabric has them, else ecmp.
+// What the machine's own software would do: dimension order on a torus; in a tree fixed paths by destination, as
+// InfiniBand's subnet manager sets them up (with rails where the fabric has them); else ecmp.
 Routing usual_routing(const Graph& graph);
 
 // Links from one device to another. `salt` tells flows between the same two devices apart. Empty when both are the

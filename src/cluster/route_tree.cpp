@@ -45,7 +45,9 @@ bool append_tree(const Graph& graph, int from_leaf, const NicPort& to, bool fixe
     const int first = tree.first_down[place];
     const int count = tree.first_down[place + 1] - first;
     if (count == 0) return false;
-    const int picked = fixed ? key[t - 1] / tree.tiers[t].spread % count : chooser.of(count);
+    // A core may reach several spines of a group: destinations below one leaf spread over them by their slots.
+    const int slot = t > 1 ? key[0] : 0;
+    const int picked = fixed ? (key[t - 1] / tree.tiers[t].spread + slot) % count : chooser.of(count);
     links.push_back(tree.down[first + picked]);
     at = graph.links[links.back()].to - tree.first_vertex;
   }

@@ -1,4 +1,4 @@
-// Writing a whole file, with an error that names it.
+// Reading and writing a whole file, with an error that names it.
 #pragma once
 
 #include <string>
@@ -7,6 +7,7 @@
 
 namespace twinpod {
 
+Result<std::string> read_file(const std::string& path);
 Result<void> write_file(const std::string& path, const std::string& text);
 
 }  // namespace twinpod

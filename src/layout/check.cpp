@@ -172,7 +172,7 @@ Result<void> chunks_suit_the_schedule(const Job& job) {
     return infeasible(fmt::format("layout: {} virtual_stages need a pipeline, but pp is 1", layout.virtual_stages),
                       "try virtual_stages 1 or pp 2");
   }
-  if (layout.virtual_stages > 1 && !is_interleaved(layout)) {
+  if (layout.virtual_stages > 1 && !is_interleaved(layout) && layout.schedule != Schedule::custom) {
     return infeasible(fmt::format("layout: schedule {} sets its own chunks, but virtual_stages is {}", schedule,
                                   layout.virtual_stages),
                       "try virtual_stages 1 or schedule interleaved");
@@ -180,10 +180,17 @@ Result<void> chunks_suit_the_schedule(const Job& job) {
   return {};
 }
 
+Result<void> a_custom_schedule_has_a_file(const Job& job) {
+  if (job.layout.schedule != Schedule::custom || !job.schedule_file.empty()) return {};
+  return infeasible("layout: schedule custom, but no file says who does what when",
+                    "try schedule: {file: mine.csv}, or schedule 1f1b");
+}
+
 Result<void> chunks_hold_equal_layers(const Job& job) {
   const Layout& layout = job.layout;
-  // ZB-V folds two chunks of each stage into a V.
-  const int chunks_of_stage = layout.schedule == Schedule::zb_v && layout.pp > 1 ? 2 : layout.virtual_stages;
+  // ZB-V and DualPipeV fold two chunks of each stage into a V.
+  const bool folds = layout.schedule == Schedule::zb_v || layout.schedule == Schedule::dualpipe_v;
+  const int chunks_of_stage = folds && layout.pp > 1 ? 2 : layout.virtual_stages;
   if (chunks_of_stage == 1) return {};
   const int ends = layout.uneven_ends ? 2 : 0;
   const std::int64_t chunks = std::int64_t{layout.pp} * chunks_of_stage;
@@ -192,7 +199,7 @@ Result<void> chunks_hold_equal_layers(const Job& job) {
   const std::string counted = ends > 0 ? " (embedding and head counted)" : "";
   const std::string what = fmt::format("layout: pp {} × {} chunks of a stage = {} chunks do not divide {} layers{}",
                                        layout.pp, chunks_of_stage, chunks, layers, counted);
-  if (layout.schedule == Schedule::zb_v || layers % layout.pp != 0) {
+  if (folds || layers % layout.pp != 0) {
     std::vector<std::int64_t> working;
     const std::int64_t room = job.cluster.devices / (std::int64_t{layout.tp} * layout.cp);
     for (const std::int64_t d : divisors(std::gcd<std::int64_t>(layers, room))) {
@@ -362,18 +369,32 @@ Result<void> the_host_can_be_reached(const Job& job) {
       "try without offloading, or set cluster.device.host_link");
 }
 
+// Both run down one arm of a V and up the other, which needs as many micro-batches as DualPipe for its two directions.
+Result<void> dualpipe_v_fills_the_v(const Job& job) {
+  const Layout& layout = job.layout;
+  const double batches = micro_batches(job);
+  if (layout.schedule != Schedule::dualpipe_v || layout.pp == 1 || batches >= 2.0 * layout.pp) return {};
+  return infeasible(fmt::format("layout: schedule dualpipe-v needs at least 2 × pp = {} micro-batches, but there are "
+                                "{:.0f}",
+                                2 * layout.pp, batches),
+                    fmt::format("try global_batch {:.0f} or schedule 1f1b",
+                                2.0 * layout.pp * spec::data_parallel(job) * layout.micro_batch));
+}
+
 // In an order in which each rule may rely on those before it.
-constexpr std::array<Rule, 18> kRules = {sizes_are_positive,
+constexpr std::array<Rule, 20> kRules = {sizes_are_positive,
                                          a_model_copy_fits_on_the_devices,
                                          written_dp_is_right,
                                          copies_divide_the_devices,
                                          tp_divides_the_model,
                                          stages_hold_layers,
                                          chunks_suit_the_schedule,
+                                         a_custom_schedule_has_a_file,
                                          chunks_hold_equal_layers,
                                          batch_divides,
                                          interleaving_has_whole_rounds,
                                          dualpipe_has_two_directions,
+                                         dualpipe_v_fills_the_v,
                                          sequence_divides,
                                          experts_divide,
                                          servers_stand_alone,

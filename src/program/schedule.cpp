@@ -44,6 +44,10 @@ double micro_batches_in_flight(const spec::Layout& layout, double micro_batches,
       return std::min(m, 2 * p);
     case Schedule::dualpipe:
       return std::min(m, p + 1);
+    case Schedule::dualpipe_v:
+      return std::min(m, p > 1 ? p + 0.5 : 1);
+    case Schedule::custom:
+      return one_f_one_b;
   }
   return one_f_one_b;
 }
@@ -58,6 +62,7 @@ double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
     case Schedule::gpipe:
     case Schedule::one_f_one_b:
     case Schedule::interleaved:
+    case Schedule::custom:
       return (p - 1) * (f + b + w) / v;
     case Schedule::zb_1p:
       return (p - 1) * std::max(0.0, f + b - w);
@@ -66,6 +71,8 @@ double bubble_s(const spec::Layout& layout, const MicroBatchTime& time) {
       return (p - 1) * std::max(0.0, f + b - 2 * w);
     case Schedule::dualpipe:
       return std::max(0.0, p / 2 - 1) * std::max(0.0, f + 2 * b - w);
+    case Schedule::dualpipe_v:
+      return (p - 1) * std::max(0.0, f + 2 * b - w) / 2;
   }
   return 0;
 }

@@ -171,6 +171,14 @@ std::string plan_json(const PlanView& view) {
                {"objective", name_of(view.options.objective)}};
   json["best"] = best_json(view, rates);
   json["ranked"] = ranked_json(view, rates);
+  if (!view.finalists.empty()) {
+    json["simulated"] = Json::array();
+    for (const plan::Finalist& one : view.finalists) {
+      Json finalist = {{"rank", one.rank}, {"simulated_step_time_s", one.simulated_s}, {"full_link", one.full_link}};
+      finalist.update(candidate_json(rates, one.candidate));
+      json["simulated"].push_back(std::move(finalist));
+    }
+  }
   json["pareto"] = list_json(rates, found.pareto);
   json["curve"] = curve_json(view, rates);
   json["asked"] = asked_json(view, rates);

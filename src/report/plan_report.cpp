@@ -449,6 +449,26 @@ double relative_scale(const plan::SearchResult& found, const Candidate& c) {
   return first.devices * first.step_time_s / (c.devices * c.step_time_s);
 }
 
+namespace {
+
+// What the closed form says beside what happens op by op, where links are shared.
+std::string finalists_table(const PlanView& view) {
+  Table table({{"#", Align::right},
+               {"layout"},
+               {"closed form", Align::right},
+               {"simulated", Align::right},
+               {"transfers in each other's way"}},
+              {.indent = 2});
+  for (const plan::Finalist& one : view.finalists) {
+    table.row({std::to_string(one.rank), layout_text(job_of(view.job, one.candidate)),
+               format_seconds(one.candidate.step_time_s), format_seconds(one.simulated_s),
+               one.full_link.empty() ? "" : fmt::format("{}, {}", one.full_link, format_seconds(one.full_s))});
+  }
+  return table.text();
+}
+
+}  // namespace
+
 std::string plan_text(const PlanView& view) {
   std::string text = header(view) + effort(view);
   if (view.found.ranked.empty()) {
@@ -461,6 +481,7 @@ std::string plan_text(const PlanView& view) {
   text += ranking(view, rates);
   if (view.asked) text += "\n" + asked_line(view);
   if (view.best) text += "\n" + winner(view);
+  if (!view.finalists.empty()) text += "\nthe best by the closed form, simulated op by op:\n\n" + finalists_table(view);
   if (view.explain && !view.neighbours.empty()) text += "\nwhy not another:\n\n" + neighbour_table(view);
   if (has_curve(view.found)) text += "\nthe best of each device count:\n\n" + curve_table(view, rates);
   if (!view.found.pareto.empty())

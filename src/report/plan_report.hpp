@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/assessment.hpp"
+#include "plan/finalists.hpp"
 #include "plan/reasons.hpp"
 #include "plan/search.hpp"
 #include "spec/job.hpp"
@@ -23,6 +24,7 @@ struct PlanView {
   std::optional<plan::Assessment> best = {};     // of the winner
   std::optional<plan::Candidate> asked = {};     // the layout that the user wrote; its rank is found.asked_rank
   std::vector<plan::Neighbour> neighbours = {};  // with explain
+  std::vector<plan::Finalist> finalists = {};    // simulated, fastest first
   std::size_t top = 10;                          // lines of the ranking
   bool explain = false;
   bool all_variants = false;            // every layout of the ranking; else the best of each shape

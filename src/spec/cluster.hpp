@@ -64,7 +64,7 @@ struct NodeType {
   int nics = 0;
   double nic_bytes_per_s = 0;  // one direction, of one NIC
   NodeTopology topology;
-  double power_w = 0;          // whole node; 0: devices * device power
+  double power_w = 0;  // whole node; 0: devices * device power
   double host_memory_bytes = 0;
   double usd_per_hour = 0;  // whole node; 0: from the device
   std::string price_basis;

@@ -34,6 +34,7 @@ struct Job {
   Layout layout;
   Training training;
   Stack stack;
+  std::string schedule_file;  // with Schedule::custom: who does what when (docs/program.md)
   // What the job itself says; the rest are defaults, which a planner may choose better.
   bool names_stack = false;
   bool has_layout = false;

@@ -5,8 +5,10 @@
 
 namespace twinpod::spec {
 
+// How context-parallel ranks get each other's keys and values: round a ring while they compute, or all before it.
+enum class ContextExchange { ring, gather };
 enum class Recompute { none, selective, full };
-enum class Schedule { gpipe, one_f_one_b, interleaved, zb_1p, zb_2p, zb_v, dualpipe };
+enum class Schedule { gpipe, one_f_one_b, interleaved, zb_1p, zb_2p, zb_v, dualpipe, dualpipe_v, custom };
 
 // How the ranks are divided. dp is not a choice: it is devices / (tp * pp * cp).
 struct Layout {
@@ -14,8 +16,9 @@ struct Layout {
   int pp = 1;              // pipeline stages
   int virtual_stages = 1;  // model chunks of one stage (interleaving)
   int cp = 1;              // context parallel
-  int ep = 1;              // expert parallel: experts are spread over this many of the dp * cp ranks
-  int etp = 0;             // tensor parallel inside an expert; 0: as tp
+  ContextExchange context_exchange = ContextExchange::ring;
+  int ep = 1;   // expert parallel: experts are spread over this many of the dp * cp ranks
+  int etp = 0;  // tensor parallel inside an expert; 0: as tp
   bool sequence_parallel = false;
   int zero = 0;         // 0: none, 1: optimizer state, 2: and gradients, 3: and parameters
   int shard_group = 0;  // ranks over which ZeRO shards; 0: all data-parallel ranks

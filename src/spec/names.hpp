@@ -52,13 +52,18 @@ inline constexpr NameTable<Positions, 4> kPositionsNames{{{"rotary", Positions::
 inline constexpr NameTable<Recompute, 3> kRecomputeNames{
     {{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}};
 
-inline constexpr NameTable<Schedule, 7> kScheduleNames{{{"gpipe", Schedule::gpipe},
+inline constexpr NameTable<Schedule, 9> kScheduleNames{{{"gpipe", Schedule::gpipe},
                                                         {"1f1b", Schedule::one_f_one_b},
                                                         {"interleaved", Schedule::interleaved},
                                                         {"zb-1p", Schedule::zb_1p},
                                                         {"zb-2p", Schedule::zb_2p},
                                                         {"zb-v", Schedule::zb_v},
-                                                        {"dualpipe", Schedule::dualpipe}}};
+                                                        {"dualpipe", Schedule::dualpipe},
+                                                        {"dualpipe-v", Schedule::dualpipe_v},
+                                                        {"custom", Schedule::custom}}};
+
+inline constexpr NameTable<ContextExchange, 2> kContextExchangeNames{
+    {{"ring", ContextExchange::ring}, {"gather", ContextExchange::gather}}};
 
 inline constexpr NameTable<Optimizer, 4> kOptimizerNames{{{"adam", Optimizer::adam},
                                                           {"sgd_momentum", Optimizer::sgd_momentum},
@@ -85,6 +90,7 @@ constexpr std::string_view name_of(Norm value) { return name_in(kNormNames, valu
 constexpr std::string_view name_of(Positions value) { return name_in(kPositionsNames, value); }
 constexpr std::string_view name_of(Recompute value) { return name_in(kRecomputeNames, value); }
 constexpr std::string_view name_of(Schedule value) { return name_in(kScheduleNames, value); }
+constexpr std::string_view name_of(ContextExchange value) { return name_in(kContextExchangeNames, value); }
 constexpr std::string_view name_of(Optimizer value) { return name_in(kOptimizerNames, value); }
 constexpr std::string_view name_of(Origin value) { return name_in(kOriginNames, value); }
 

@@ -14,12 +14,22 @@ namespace {
 
 constexpr double kDefaultStepTokens = 4e6;  // what most large runs of the literature come near to
 
+// `schedule: {file: mine.csv}`, or `schedule: mine.csv` as the command line says it; empty: a schedule with a name.
+std::string schedule_file(const Node& layout) {
+  const Node* schedule = layout.find("schedule");
+  if (schedule == nullptr) return "";
+  const Node* file = schedule->find("file");
+  if (file != nullptr && schedule->keys.size() == 1 && file->kind == Node::Kind::scalar) return file->scalar;
+  return schedule->kind == Node::Kind::scalar && schedule->scalar.ends_with(".csv") ? schedule->scalar : "";
+}
+
 void read_axes(Reader& reader, Layout& layout) {
   reader.count("dp", layout.dp, 1, kMaxDevices);
   reader.count("tp", layout.tp, 1, kMaxParallel);
   reader.count("pp", layout.pp, 1, kMaxParallel);
   reader.count("virtual_stages", layout.virtual_stages, 1, kMaxLayers);
   reader.count("cp", layout.cp, 1, kMaxParallel);
+  reader.choice("context_exchange", layout.context_exchange, kContextExchangeNames);
   reader.count("ep", layout.ep, 1, kMaxParallel);
   reader.count("etp", layout.etp, 0, kMaxParallel);
   reader.count("zero", layout.zero, 0, 3);
@@ -122,7 +132,10 @@ void apply_habits(const Node* node, const Stack& stack, Layout& layout) {
 void read_layout(Reader& reader, Context& context, Job& job) {
   const Node* node = reader.mapping("layout");
   job.has_layout = node != nullptr;
-  if (node != nullptr) read_layout_fields(*node, context, job.layout);
+  if (node != nullptr) {
+    read_layout_fields(*node, context, job.layout);
+    job.schedule_file = schedule_file(*node);
+  }
   apply_habits(node, job.stack, job.layout);
 }
 
@@ -162,7 +175,12 @@ void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   reader.choice("recompute", layout.recompute, kRecomputeNames);
   reader.count("recompute_layers", layout.recompute_layers, 0, kMaxLayers);
   if (layout.virtual_stages > 1) layout.schedule = Schedule::interleaved;
-  reader.choice("schedule", layout.schedule, kScheduleNames);
+  if (!schedule_file(node).empty()) {
+    reader.take("schedule");
+    layout.schedule = Schedule::custom;
+  } else {
+    reader.choice("schedule", layout.schedule, kScheduleNames);
+  }
   reader.count("servers", layout.servers, 0, kMaxDevices);
   reader.flag("offload_optimizer", layout.offload_optimizer);
   reader.flag("offload_activations", layout.offload_activations);

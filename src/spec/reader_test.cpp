@@ -156,7 +156,8 @@ TEST(Reader, ListOfWholeNumbersRefusesAnythingElseAtItsPlace) {
 TEST(Reader, UnknownNameInAListNamesTheNearest) {
   const Error error = choices_error("schedules: [1f1b, dualpip]");
   EXPECT_EQ(error.message,
-            "schedules holds `dualpip`; expected some of gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, dualpipe");
+            "schedules holds `dualpip`; expected some of gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, dualpipe, "
+            "dualpipe-v, custom");
   EXPECT_EQ(error.hint, "did you mean `dualpipe`?");
   EXPECT_EQ(error.column, 19);
 }
@@ -167,7 +168,7 @@ TEST(Reader, ListOfNamesIsAListOfDifferentTexts) {
   }
   EXPECT_EQ(choices_error("schedules: []").message,
             "schedules is an empty list; expected a list of some of gpipe, 1f1b, interleaved, zb-1p, zb-2p, zb-v, "
-            "dualpipe");
+            "dualpipe, dualpipe-v, custom");
 }
 
 TEST(Reader, UnknownKeyIsRefusedAtTheKeyWithTheNearestName) {

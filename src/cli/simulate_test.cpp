@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+Result<std::string> answer(const std::vector<std::string>& texts) {
+  const std::vector<Flag> flags = all_flags(kSimulate);
+  const Result<Arguments> arguments = parse_arguments(flags, texts);
+  EXPECT_TRUE(arguments.has_value()) << to_string(arguments.error());
+  return kSimulate.run(*arguments);
+}
+
+nlohmann::json json_of(std::vector<std::string> texts) {
+  texts.emplace_back("--json");
+  const Result<std::string> text = answer(texts);
+  EXPECT_TRUE(text.has_value()) << to_string(text.error());
+  return text ? nlohmann::json::parse(*text) : nlohmann::json();
+}
+
+const std::vector<std::string> kLlama = {"llama3-70b", "--on", "h100-superpod", "--devices",      "128", "--tp", "8",
+                                         "--pp",       "4",    "--sp",          "--global-batch", "128"};
+
+std::vector<std::string> llama(const std::vector<std::string>& more) {
+  std::vector<std::string> texts = kLlama;
+  texts.insert(texts.end(), more.begin(), more.end());
+  return texts;
+}
+
+TEST(SimulateCommand, HasTheKeysThatScriptsUse) {
+  const nlohmann::json json = json_of(kLlama);
+  for (const char* key : {"step_time_s", "mfu", "bubble_s", "exposed_communication_s", "peak_memory_bytes", "ranks",
+                          "simulated_ranks", "events"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["ranks"], 128);
+  EXPECT_LT(json["simulated_ranks"], 128);
+}
+
+TEST(SimulateCommand, PartsAddUpToTheStep) {
+  const nlohmann::json json = json_of(kLlama);
+  const double sum = json["compute_s"].get<double>() + json["bubble_s"].get<double>() +
+                     json["exposed_communication_s"].get<double>() + json["tail_s"].get<double>();
+  EXPECT_NEAR(sum / json["step_time_s"].get<double>(), 1, 1e-6);
+}
+
+TEST(SimulateCommand, AgreesWithTheClosedFormWhereNothingIsInTheWay) {
+  const nlohmann::json json = json_of(llama({"--no-network"}));
+  EXPECT_NEAR(json["step_time_s"].get<double>() / json["closed_form_s"].get<double>(), 1, 0.03);
+}
+
+TEST(SimulateCommand, ASlowRankCostsAndIsExplained) {
+  const nlohmann::json json = json_of(llama({"--slow", "rank=37:1.3"}));
+  EXPECT_GT(json["step_time_s"], 1.1 * json["healthy_step_time_s"].get<double>());
+  ASSERT_TRUE(json.contains("waiters"));
+  EXPECT_EQ(json["waiters"][0]["who"], "itself");
+  // Who waits for it idles; the slow one itself does not.
+  EXPECT_LT(json["waiters"][0]["idle_longer_s"], json["waiters"][1]["idle_longer_s"]);
+}
+
+TEST(SimulateCommand, JitterIsTheSameForTheSameSeed) {
+  const nlohmann::json one = json_of(llama({"--jitter", "2%", "--seed", "7"}));
+  const nlohmann::json same = json_of(llama({"--jitter", "2%", "--seed", "7"}));
+  const nlohmann::json other = json_of(llama({"--jitter", "2%", "--seed", "8"}));
+  EXPECT_EQ(one["step_time_s"], same["step_time_s"]);
+  EXPECT_NE(one["step_time_s"], other["step_time_s"]);
+  EXPECT_GT(one["step_time_s"], one["healthy_step_time_s"]);
+}
+
+TEST(SimulateCommand, WritesATimeline) {
+  const std::string file = testing::TempDir() + "timeline.json";
+  json_of(llama({"--timeline", file}));
+  std::ifstream in(file);
+  const nlohmann::json timeline = nlohmann::json::parse(in);
+  EXPECT_EQ(timeline["ranks"][0]["rank"], 0);
+  EXPECT_GT(timeline["ranks"][0]["ops"].size(), 100U);
+  std::remove(file.c_str());
+}
+
+TEST(SimulateCommand, TheOrderOfTheAxesDecidesWhatContends) {
+  const nlohmann::json usual = json_of(kLlama);
+  const nlohmann::json inside = json_of(llama({"--order", "tp-cp-pp-dp"}));
+  const nlohmann::json best = json_of(llama({"--order", "search"}));
+  EXPECT_LE(best["step_time_s"], usual["step_time_s"]);
+  EXPECT_LE(best["step_time_s"], inside["step_time_s"]);
+  EXPECT_NE(best["placement"].get<std::string>().find("the fastest of"), std::string::npos);
+}
+
+TEST(SimulateCommand, RanksCanBePlacedByHand) {
+  const std::string file = testing::TempDir() + "places.txt";
+  {
+    std::ofstream out(file);
+    for (int rank = 0; rank < 128; ++rank) out << (rank * 37) % 128 << "\n";  // every tensor group across nodes
+  }
+  const nlohmann::json spread = json_of(llama({"--place", file}));
+  EXPECT_GT(spread["step_time_s"], json_of(kLlama)["step_time_s"]);
+  std::ofstream(file) << "0\n0\n";
+  EXPECT_NE(answer(llama({"--place", file})).error().message.find(":2: `0` is no device, or is taken"),
+            std::string::npos);
+  std::remove(file.c_str());
+}
+
+TEST(SimulateCommand, WrongInputIsRefused) {
+  EXPECT_EQ(answer(llama({"--order", "tp-tp-dp-pp"})).error().message,
+            "--order tp-tp-dp-pp: expected tp, cp, dp and pp, each once, with - between them");
+  EXPECT_EQ(answer(llama({"--slow", "rank=128:1.3"})).error().message, "--slow rank=128:1.3: there is no rank `128`");
+  EXPECT_EQ(answer(llama({"--slow", "rank=1:0"})).error().message,
+            "--slow rank=1:0: expected a factor from 1: how many times as long it takes");
+  EXPECT_EQ(answer(llama({"--slow", "37"})).error().message,
+            "--slow 37: expected rank=NUMBER:FACTOR or link=NAME:FACTOR");
+  EXPECT_EQ(answer(llama({"--jitter", "lots"})).error().kind, ErrorKind::input);
+  EXPECT_NE(answer(llama({"--cut", "link=leaf999-spine0"})).error().message.find("leaf999"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace twinpod::cli

@@ -1,0 +1,436 @@
+#include "sim/step_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <unordered_map>
+
+#include "core/hash.hpp"
+
+namespace twinpod::sim {
+namespace {
+
+using layout::Group;
+using program::Op;
+using program::OpKind;
+using Index = std::uint32_t;
+
+Pattern pattern_for(const program::Program& program, const program::PlacedOp& at) {
+  const Op& op = *at.op;
+  Pattern pattern;
+  pattern.lane = op.lane;
+  pattern.group = op.group;
+  if (op.kind == OpKind::collective) {
+    pattern.sort = op.verb == collective::Verb::all_to_all ? Pattern::Sort::pairs : Pattern::Sort::ring;
+    return pattern;
+  }
+  if (op.peer == program::Peer::next_in_ring || op.peer == program::Peer::previous_in_ring) {
+    pattern.sort = Pattern::Sort::around;
+    return pattern;
+  }
+  const program::Chunk& chunk =
+      program.kinds[static_cast<std::size_t>(at.kind)].chunks[static_cast<std::size_t>(at.chunk)];
+  pattern.sort = Pattern::Sort::stage;
+  pattern.group = Group::pipeline;
+  pattern.from_kind = at.kind;
+  pattern.to_stage = op.peer == program::Peer::next_chunk ? chunk.next_stage : chunk.previous_stage;
+  return pattern;
+}
+
+bool communicates(const Op& op) { return op.kind == OpKind::collective || op.kind == OpKind::send; }
+
+// All patterns of a Program. Blocks are shared by instances, so that a block with a chunk is looked at once.
+std::vector<Pattern> patterns_of(const StepInput& input) {
+  const program::Program& program = input.program;
+  std::vector<Pattern> patterns;
+  for (int k = 0; k < static_cast<int>(program.kinds.size()); ++k) {
+    const program::Kind& kind = program.kinds[static_cast<std::size_t>(k)];
+    std::vector<char> seen(program.blocks.size() * static_cast<std::size_t>(program.chunks + 1) *
+                           static_cast<std::size_t>(program.chunks + 1));
+    for (int i = 0; i < static_cast<int>(kind.instances.size()); ++i) {
+      const program::Instance& instance = kind.instances[static_cast<std::size_t>(i)];
+      const auto block = static_cast<std::size_t>(instance.block);
+      const std::size_t chunks = static_cast<std::size_t>(program.chunks) + 1;
+      char& known = seen[(block * chunks + static_cast<std::size_t>(instance.chunk[0] + 1)) * chunks +
+                         static_cast<std::size_t>(instance.chunk[1] + 1)];
+      if (known) continue;
+      known = 1;
+      for (std::size_t o = 0; o < program.blocks[block].ops.size(); ++o) {
+        if (!communicates(program.blocks[block].ops[o])) continue;
+        Pattern pattern = pattern_for(program, program::placed(program, k, i, static_cast<int>(o)));
+        auto found = std::find(patterns.begin(), patterns.end(), pattern);
+        if (found == patterns.end()) found = patterns.insert(patterns.end(), pattern);
+        const OpTime& time = input.times.ops[block][o];
+        if (is_on_links(time)) found->bytes_per_s = std::max(found->bytes_per_s, time.bytes_per_s);
+      }
+    }
+  }
+  return patterns;
+}
+
+int domain_of_device(const cluster::Graph& graph, int device) {
+  return graph.kind == cluster::GraphKind::custom ? device : device / std::max(1, graph.scale_up.domain);
+}
+
+// What is built of ranks, joints and links, for the refinement.
+class JointGraph {
+ public:
+  JointGraph(const StepInput& input, const std::vector<Pattern>& patterns)
+      : input_(input), patterns_(patterns), ranks_(input.program.mesh.ranks()) {
+    link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
+  }
+
+  Result<void> build() {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const auto slow = input_.slow.find(rank);
+      nodes.right_colour.push_back(colour_of(
+          1, {double(program::kind_of_rank(input_.program, rank)), slow == input_.slow.end() ? 1.0 : slow->second}));
+    }
+    joint_of_rank.assign(patterns_.size(), {});
+    for (std::size_t p = 0; p < patterns_.size(); ++p) {
+      joint_of_rank[p].assign(static_cast<std::size_t>(ranks_), kNone);
+      const Result<void> added = add_pattern(p);
+      if (!added) return added;
+    }
+    find_full();
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
+    return {};
+  }
+
+  Bipartite nodes;
+  std::vector<std::vector<Index>> joint_of_rank;  // by pattern: right node; of a transfer that of its sender
+  std::vector<Index> joint_nodes;                 // right nodes
+  std::vector<std::size_t> pattern_of_joint;
+  std::vector<Index> first_load = {0};  // of each joint
+  std::vector<LinkLoad> loads;          // by share, within a joint
+  std::vector<int> links;               // that can be full
+  std::vector<Index> link_nodes;        // their right nodes
+  struct LoadNode {
+    Index left = 0;
+    std::size_t joint = 0;
+    double share = 0;
+  };
+  std::vector<LoadNode> load_nodes;  // left nodes that hold links
+
+ private:
+  int device(int rank) const {
+    return input_.device_of_rank.empty() ? rank : input_.device_of_rank[static_cast<std::size_t>(rank)];
+  }
+
+  Index right(std::uint64_t colour) {
+    nodes.right_colour.push_back(colour);
+    return static_cast<Index>(nodes.right_colour.size() - 1);
+  }
+
+  void begin_left(std::uint64_t colour) {
+    nodes.left_colour.push_back(colour);
+    nodes.left_count.push_back(1);
+  }
+  void end_left() { nodes.first.push_back(static_cast<Index>(nodes.right.size())); }
+
+  // A joint with its members.
+  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<LinkLoad>& own) {
+    const Index node = right(colour_of(3, {double(p)}));
+    const std::size_t joint = joint_nodes.size();
+    joint_nodes.push_back(node);
+    pattern_of_joint.push_back(p);
+    for (std::size_t i = 0; i < members.size();) {  // members of a role together
+      begin_left(colour_of(4, {double(p), double(members[i].second)}));
+      nodes.right.push_back(node);
+      const int role = members[i].second;
+      for (; i < members.size() && members[i].second == role; ++i) {
+        nodes.right.push_back(static_cast<Index>(members[i].first));
+        if (role == 0) joint_of_rank[p][static_cast<std::size_t>(members[i].first)] = static_cast<Index>(joint);
+      }
+      end_left();
+    }
+    std::sort(own.begin(), own.end(), [](const LinkLoad& a, const LinkLoad& b) {
+      return a.share != b.share ? a.share < b.share : a.link < b.link;
+    });
+    loads.insert(loads.end(), own.begin(), own.end());
+    first_load.push_back(static_cast<Index>(loads.size()));
+  }
+
+  // Only links that everything that could use them at once would fill matter to anybody's time.
+  void find_full() {
+    if (input_.graph == nullptr) return;
+    std::vector<double> most(input_.graph->links.size());
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) {
+      const double rate = patterns_[pattern_of_joint[joint]].bytes_per_s;
+      for (Index l = first_load[joint]; l < first_load[joint + 1]; ++l) {
+        most[static_cast<std::size_t>(loads[l].link)] += rate * static_cast<double>(loads[l].share);
+      }
+    }
+    constexpr double kFull = 1 + 1e-6;  // rounding is no contention
+    for (std::size_t l = 0; l < most.size(); ++l) {
+      if (most[l] <= input_.graph->links[l].bytes_per_s * kFull) continue;
+      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
+      links.push_back(static_cast<int>(l));
+      link_nodes.push_back(link_node_[l]);
+    }
+  }
+
+  // One left node for the links of each share.
+  void join_links(std::size_t joint) {
+    for (Index l = first_load[joint]; l < first_load[joint + 1];) {
+      const float share = loads[l].share;
+      const std::size_t before = nodes.right.size();
+      for (; l < first_load[joint + 1] && loads[l].share == share; ++l) {
+        const Index node = link_node_[static_cast<std::size_t>(loads[l].link)];
+        if (node == kNone) continue;
+        if (nodes.right.size() == before) {
+          begin_left(colour_of(5, {double(pattern_of_joint[joint]), static_cast<double>(share)}));
+          load_nodes.push_back({static_cast<Index>(nodes.left_colour.size() - 1), joint, static_cast<double>(share)});
+          nodes.right.push_back(joint_nodes[joint]);
+        }
+        nodes.right.push_back(node);
+      }
+      if (nodes.right.size() > before) end_left();
+    }
+  }
+
+  Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<LinkLoad>& own) {
+    if (input_.graph == nullptr || from == to || share <= 0) return {};
+    path_.clear();
+    cluster::append_route(*input_.graph, from, to, input_.routing, salt, path_);
+    if (path_.empty()) {
+      return infeasible(fmt::format("there is no route from device {} to device {}", from, to),
+                        "twinpod topology shows what is connected to what");
+    }
+    for (const int link : path_) own.push_back({link, static_cast<float>(share)});
+    return {};
+  }
+
+  // Rings through all domains of the group, one for each rank of a domain, as in sim/network_share.cpp.
+  Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<LinkLoad>& own) {
+    if (input_.graph == nullptr || members.size() < 2) return {};
+    // In a mesh rings are laid in many orders, so that all pairs' links are used alike; on a torus along several axes
+    // and both ways, which only the closed form knows how to count.
+    const spec::ScaleUpKind kind = input_.graph->scale_up.kind;
+    if (kind == spec::ScaleUpKind::torus) return {};
+    if (kind == spec::ScaleUpKind::mesh && is_one_domain(members)) return add_pair_loads(members, own);
+    std::vector<std::vector<int>> domains;
+    for (const int rank : members) {
+      const int d = device(rank);
+      const bool same = !domains.empty() &&
+                        domain_of_device(*input_.graph, domains.back().back()) == domain_of_device(*input_.graph, d);
+      if (!same) domains.emplace_back();
+      domains.back().push_back(d);
+    }
+    std::size_t most = 1;
+    for (const std::vector<int>& domain : domains) most = std::max(most, domain.size());
+    const std::size_t channels = domains.size() > 1 ? most : 1;
+    Result<void> added;
+    for (std::size_t d = 0; d < domains.size() && added; ++d) {
+      const std::vector<int>& here = domains[d];
+      const std::vector<int>& next = domains[(d + 1) % domains.size()];
+      for (std::size_t i = 0; i < here.size() && here.size() > 1 && added; ++i) {
+        std::size_t passing = channels;
+        for (std::size_t c = 0; domains.size() > 1 && c < channels; ++c) {
+          if (c % here.size() == (i + 1) % here.size()) --passing;
+        }
+        if (passing == 0) continue;
+        added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, own);
+      }
+      for (std::size_t c = 0; domains.size() > 1 && c < channels && added; ++c) {
+        added = add_route(here[(c + here.size() - 1) % here.size()], next[c % next.size()], 1.0 / double(channels),
+                          salt + c, own);
+      }
+    }
+    return added;
+  }
+
+  bool is_one_domain(const std::vector<int>& members) const {
+    const int first = domain_of_device(*input_.graph, device(members.front()));
+    return std::all_of(members.begin(), members.end(),
+                       [&](int rank) { return domain_of_device(*input_.graph, device(rank)) == first; });
+  }
+
+  Result<void> add_pair_loads(const std::vector<int>& members, std::vector<LinkLoad>& own) {
+    Result<void> added;
+    for (const int from : members) {
+      for (const int to : members) {
+        if (added && from != to) {
+          added = add_route(device(from), device(to), 1.0 / double(members.size() - 1), 0, own);
+        }
+      }
+    }
+    return added;
+  }
+
+  Result<void> add_pattern(std::size_t p) {
+    const Pattern& pattern = patterns_[p];
+    const layout::Mesh& mesh = input_.program.mesh;
+    std::vector<LinkLoad> own;
+    Result<void> added;
+    for (int rank = 0; rank < ranks_ && added; ++rank) {
+      own.clear();
+      if (pattern.sort == Pattern::Sort::stage || pattern.sort == Pattern::Sort::around) {
+        if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
+        const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
+                                                              : layout::neighbour(mesh, pattern.group, rank, 1);
+        added = add_route(device(rank), device(peer), pattern.bytes_per_s > 0 ? 1 : 0, p, own);
+        add_joint(p, {{rank, 0}, {peer, 1}}, own);
+        continue;
+      }
+      if (joint_of_rank[p][static_cast<std::size_t>(rank)] != kNone) continue;
+      const std::vector<int> members = layout::members(mesh, pattern.group, rank);
+      if (pattern.bytes_per_s > 0) {
+        added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, own) : add_ring_loads(members, 0, own);
+      }
+      std::vector<std::pair<int, int>> roles;
+      for (const int member : members) roles.emplace_back(member, 0);
+      add_joint(p, roles, own);
+    }
+    return added;
+  }
+
+  const StepInput& input_;
+  const std::vector<Pattern>& patterns_;
+  int ranks_ = 0;
+  std::vector<Index> link_node_;
+  std::vector<int> path_;
+};
+
+void take_rank_kinds(const StepInput& input, const Partition& partition, StepNetwork& network) {
+  const int ranks = input.program.mesh.ranks();
+  std::unordered_map<Index, Index> kind_of_class;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto [found, is_new] = kind_of_class.insert(
+        {partition.right_class[static_cast<std::size_t>(rank)], static_cast<Index>(network.kinds.size())});
+    if (is_new) {
+      RankKind kind;
+      kind.rank = rank;
+      kind.count = 0;
+      kind.program_kind = program::kind_of_rank(input.program, rank);
+      const auto slow = input.slow.find(rank);
+      if (slow != input.slow.end()) kind.slow = slow->second;
+      network.kinds.push_back(std::move(kind));
+    }
+    network.kinds[found->second].count += 1;
+    network.kind_of_rank.push_back(static_cast<int>(found->second));
+  }
+}
+
+// Joints by class; what a kind of ranks takes part in follows from its first rank.
+void take_joints(const StepInput& input, const JointGraph& graph, const Partition& partition, StepNetwork& network,
+                 std::vector<Index>& joint_of_class) {
+  joint_of_class.assign(partition.num_right, kNone);
+  for (const Index node : graph.joint_nodes) {
+    Index& joint = joint_of_class[partition.right_class[node]];
+    if (joint != kNone) continue;
+    joint = static_cast<Index>(network.joints.size());
+    network.joints.emplace_back();
+  }
+  const std::size_t patterns = network.patterns.size();
+  network.joint_of.assign(network.kinds.size() * patterns, kNone);
+  network.peer_of.assign(network.kinds.size() * patterns, kNone);
+  for (Index k = 0; k < network.kinds.size(); ++k) {
+    const int rank = network.kinds[k].rank;
+    for (std::size_t p = 0; p < patterns; ++p) {
+      const Index made = graph.joint_of_rank[p][static_cast<std::size_t>(rank)];
+      if (made == kNone) continue;
+      const Index joint = joint_of_class[partition.right_class[graph.joint_nodes[made]]];
+      network.joint_of[k * patterns + p] = joint;
+      network.joints[joint].kinds.push_back(k);
+      const Pattern& pattern = network.patterns[p];
+      if (pattern.sort == Pattern::Sort::stage) {
+        const int peer = layout::rank_on_stage(input.program.mesh, rank, pattern.to_stage);
+        network.peer_of[k * patterns + p] = static_cast<Index>(network.kind_of_rank[static_cast<std::size_t>(peer)]);
+      }
+      if (pattern.sort == Pattern::Sort::around) {
+        const int peer = layout::neighbour(input.program.mesh, pattern.group, rank, 1);
+        network.peer_of[k * patterns + p] = static_cast<Index>(network.kind_of_rank[static_cast<std::size_t>(peer)]);
+      }
+    }
+  }
+}
+
+// Kinds of links that can be full, and what each joint puts on one of them.
+void take_links(const StepInput& input, const JointGraph& graph, const Partition& partition,
+                const std::vector<Index>& joint_of_class, StepNetwork& network) {
+  std::vector<Index> link_of_class(partition.num_right, kNone);
+  std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
+  for (std::size_t i = 0; i < graph.links.size(); ++i) {
+    Index& kind = link_of_class[partition.right_class[graph.link_nodes[i]]];
+    if (kind == kNone) {
+      kind = static_cast<Index>(network.links.size());
+      stands_for[graph.link_nodes[i]] = kind;
+      network.links.push_back({graph.links[i], 0, 0});
+      network.flows.capacity.push_back(input.graph->links[static_cast<std::size_t>(graph.links[i])].bytes_per_s);
+    }
+    network.links[kind].count += 1;
+  }
+  std::vector<std::vector<KindVisit>> visits(network.joints.size());
+  for (const JointGraph::LoadNode& node : graph.load_nodes) {
+    std::vector<KindVisit>& own = visits[joint_of_class[partition.right_class[graph.joint_nodes[node.joint]]]];
+    for (Index e = graph.nodes.first[node.left]; e < graph.nodes.first[node.left + 1]; ++e) {
+      const Index link = stands_for[graph.nodes.right[e]];
+      if (link == kNone) continue;
+      const auto found = std::find_if(own.begin(), own.end(), [&](const KindVisit& v) { return v.link == link; });
+      if (found == own.end()) {
+        own.push_back({link, node.share});
+      } else {
+        found->load += node.share;
+      }
+    }
+  }
+  for (Index j = 0; j < network.joints.size(); ++j) {
+    FlowKind flow;
+    flow.first_visit = static_cast<Index>(network.flows.visits.size());
+    flow.num_visits = static_cast<Index>(visits[j].size());
+    network.flows.visits.insert(network.flows.visits.end(), visits[j].begin(), visits[j].end());
+    network.flows.flows.push_back(flow);
+    network.joints[j].flow = j;
+    network.joints[j].contends = flow.num_visits > 0;
+  }
+}
+
+Result<void> check_input(const StepInput& input) {
+  const int ranks = input.program.mesh.ranks();
+  for (const auto& [rank, factor] : input.slow) {
+    if (rank < 0 || rank >= ranks)
+      return input_error(fmt::format("there is no rank {}", rank), fmt::format("ranks are 0 to {}", ranks - 1));
+    if (!(factor > 0))
+      return input_error(fmt::format("rank {} is {} times as slow; expected a factor above 0", rank, factor));
+  }
+  if (!input.device_of_rank.empty() && input.device_of_rank.size() != static_cast<std::size_t>(ranks)) {
+    return input_error(fmt::format("{} ranks are placed on {} devices", ranks, input.device_of_rank.size()));
+  }
+  if (input.graph != nullptr && input.device_of_rank.empty() && input.graph->num_devices() < ranks) {
+    return input_error(
+        fmt::format("{} ranks need as many devices; the graph has {}", ranks, input.graph->num_devices()));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<StepNetwork> step_network(const StepInput& input) {
+  if (const Result<void> checked = check_input(input); !checked) return tl::unexpected(checked.error());
+  StepNetwork network;
+  network.patterns = patterns_of(input);
+  JointGraph graph(input, network.patterns);
+  if (const Result<void> built = graph.build(); !built) return tl::unexpected(built.error());
+  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
+  take_rank_kinds(input, partition, network);
+  std::vector<Index> joint_of_class;
+  take_joints(input, graph, partition, network, joint_of_class);
+  take_links(input, graph, partition, joint_of_class, network);
+  for (const Index node : graph.joint_nodes) {
+    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
+  }
+  network.first_load = std::move(graph.first_load);
+  network.loads = std::move(graph.loads);
+  return network;
+}
+
+std::uint32_t pattern_of(const StepNetwork& network, const program::Program& program, const program::PlacedOp& op) {
+  if (!communicates(*op.op)) return kNone;
+  const Pattern pattern = pattern_for(program, op);
+  const auto found = std::find(network.patterns.begin(), network.patterns.end(), pattern);
+  return static_cast<std::uint32_t>(found - network.patterns.begin());
+}
+
+}  // namespace twinpod::sim
