@@ -10,13 +10,13 @@
 #   *_plugin.cpp into a library of its own, that is loaded when it is needed: plugin(NAME FILE LINKS some::package)
 #   cli/main.cpp into the executable twinpod
 # A module whose folder does not exist or is empty is passed over.
-set(TWINPOD_MODULES core spec layout cluster model collective program chakra comm store ps sim train plan validate emit report
+set(TWINPOD_MODULES core spec kernel layout cluster model collective program chakra comm machine store ps sim train plan validate emit report
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
-    "mpi.h=MPI::MPI_CXX")
+    "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc")
 
 # Headers of others that nearly every file includes, compiled once for each library where that works: clang's builds, for
 # sanitizers and lint, take a third less time. gcc 12 warns of its own std::string when it comes precompiled, and gcc's

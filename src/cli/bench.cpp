@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
+#include "cli/bench_expect.hpp"
+#include "cli/bench_machine.hpp"
 #include "cli/bench_peers.hpp"
 #include "cli/command.hpp"
 #include "cli/values.hpp"
@@ -19,7 +22,8 @@ namespace {
 using comm::Verb;
 
 constexpr std::array kFlags = {
-    Flag{"ranks", "N", "ranks to start on this machine (default 2; under mpirun: those that it started)", ""},
+    Flag{"ranks", "N",
+         "ranks to start on this machine (default 2, machine: one a core; under mpirun: those that it started)", ""},
     Flag{"verb", "NAMES", "all_reduce,broadcast,... (default: all)", ""},
     Flag{"bytes", "A..B", "sizes, each twice the one before: 8..256MiB (default 8..64MiB), or one size", ""},
     Flag{"factor", "N", "how much larger each size is than the one before (default 4)", ""},
@@ -33,12 +37,16 @@ constexpr std::array kFlags = {
     Flag{"blocks", "N", "blocks, of which the best counts (default 12)", ""},
     Flag{"warmup", "N", "calls before that (default 2)", ""},
     Flag{"no-check", "", "do not check the results", ""},
+    Flag{"on", "FILE", "what to expect: the file of bench machine (default: a quick look at messages)", ""},
     Flag{"against", "NAMES", "openmpi,gloo: measure them in turn in the same run", ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 30 s)", ""},
     Flag{"fault", "KIND:RANK@N",
          "make a rank fail at an operation, to see what happens: kill, stop, exit, skip, verb, size", ""},
     Flag{"recording", "FILE", "where to write what the ranks did last if the run fails (default twinpod-failure.json)",
          ""},
+    Flag{"output", "FILE", "machine: where to write the cluster file, for --on FILE of the other commands", "", "o"},
+    Flag{"disk", "FOLDER", "machine: where to measure the disk (default: here)", ""},
+    Flag{"quick", "", "machine: fewer shapes and sizes", ""},
 };
 
 // The name of a flag's value in a table.
@@ -104,6 +112,7 @@ struct Request {
   comm::Call call = {};  // type, op, root, choice
   comm::MeasureRequest measure = {};
   std::vector<std::string> against = {};
+  std::optional<Expectation> expectation = {};  // of --on
   comm::Options options = {};
 };
 
@@ -207,15 +216,31 @@ Result<std::string> bench_ranks(const Request& request, const std::string& trans
   measure.calls = calls_of(request, bench.ranks);
   if (comm::rank_of(world) == 0) measure.peers = start_peers(request.against, bench.ranks);
   bench.peers = request.against;
+  std::optional<Expectation> expectation = request.expectation;
+  // A rehearsal of a failure counts operations; no others may come before.
+  if (!expectation && bench.ranks > 1 && request.options.fault.kind == comm::FaultKind::none) {
+    Result<Expectation> quick = expectation_from_messages(world, transport);
+    if (!quick) return tl::unexpected(quick.error());
+    expectation = std::move(*quick);
+  }
   Result<std::vector<comm::Measurement>> rows = comm::measure(world, measure);
   if (!rows) return tl::unexpected(rows.error());
   bench.rows = std::move(*rows);
+  if (expectation) {
+    expect(*expectation, bench.ranks, bench.rows);
+    bench.expected_basis = expectation->basis;
+  }
   return json ? report::comm_bench_json(bench) : report::comm_bench_text(bench);
 }
 
 Result<std::string> bench_comm(const Arguments& arguments) {
   Result<Request> request = request_of(arguments);
   if (!request) return tl::unexpected(request.error());
+  if (const auto file = arguments.value("on")) {
+    Result<Expectation> expectation = expectation_from_file(arguments, *file);
+    if (!expectation) return tl::unexpected(expectation.error());
+    request->expectation = std::move(*expectation);
+  }
   const Result<int> ranks = whole_number(arguments, "ranks", 1, 2);
   if (!ranks) return tl::unexpected(ranks.error());
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
@@ -232,20 +257,22 @@ Result<std::string> bench_comm(const Arguments& arguments) {
 }
 
 Result<std::string> bench(const Arguments& arguments) {
-  if (arguments.words != std::vector<std::string>{"comm"}) {
-    return input_error("bench takes what to measure: comm", "twinpod bench comm --ranks 4");
-  }
-  return bench_comm(arguments);
+  if (arguments.words == std::vector<std::string>{"comm"}) return bench_comm(arguments);
+  if (arguments.words == std::vector<std::string>{"machine"}) return bench_machine(arguments);
+  return input_error("bench takes what to measure: comm or machine",
+                     "twinpod bench comm --ranks 4, or twinpod bench machine -o here.yaml");
 }
 
 }  // namespace
 
 const Command kBench = {"bench",
-                        "comm [flags]",
-                        "how fast ranks communicate here: every verb, size by size, checked, beside other libraries",
+                        "comm | machine [flags]",
+                        "how fast ranks communicate here, beside other libraries; or this machine as a cluster file",
                         "twinpod bench comm --ranks 4\n"
                         "twinpod bench comm --verb all_reduce --bytes 8..256MiB --against openmpi,gloo\n"
-                        "mpirun -n 64 twinpod bench comm --json\n",
+                        "mpirun -n 64 twinpod bench comm --json\n"
+                        "twinpod bench machine -o here.yaml\n"
+                        "twinpod bench comm --on here.yaml\n",
                         kFlags,
                         bench};
 

@@ -137,10 +137,12 @@ Result<void> time_row(Communicator& communicator, const MeasureRequest& request,
   const Call in_place = with_buffers(row.call, communicator, memory, true);
   const Result<int> iterations = iterations_for(communicator, out_of_place, request);
   if (!iterations) return tl::unexpected(iterations.error());
-  for (int block = 0; block < request.blocks; ++block) {
+  double spent = 0;  // as all ranks see it, so that they stop together
+  for (int block = 0; block < request.blocks && (block < 2 || spent < request.most_s); ++block) {
     const Result<double> seconds = seconds_of_block(communicator, out_of_place, *iterations);
     if (!seconds) return tl::unexpected(seconds.error());
     keep_best(row.time_s, *seconds);
+    spent += *iterations * *seconds;
     if (request.in_place && row.call.verb != Verb::send) {
       const Result<double> placed = seconds_of_block(communicator, in_place, *iterations);
       if (!placed) return tl::unexpected(placed.error());

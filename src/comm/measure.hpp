@@ -22,6 +22,7 @@ struct Measurement {
   std::size_t wrong = 0;       // elements, on all ranks
   std::size_t in_place_wrong = 0;
   std::map<std::string, double> peers = {};  // seconds, by name
+  double expected_s = 0;                     // by the simulator; 0: it has no answer
 };
 
 // Another library that does the same: seconds for a call, less than 0 if it cannot. Asked on rank 0 only.
@@ -35,6 +36,7 @@ struct MeasureRequest {
   int iterations = 0;  // in a block; 0: as many as take about 3 ms
   int warmup = 2;
   int blocks = 12;               // the best counts: whatever else runs makes a program slower, never faster
+  double most_s = 1e9;           // for a row: no more blocks after that, but at least two
   bool check = true;             // the results, exactly
   bool in_place = true;          // measured, too
   bool shared = true;            // buffers that all local ranks can reach

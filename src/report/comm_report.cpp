@@ -26,6 +26,16 @@ double bus_bandwidth(const Measurement& row, double seconds, int ranks) {
   return algorithm_bandwidth(row, seconds) * collective::bus_factor(row.call.verb, ranks);
 }
 
+// Less than half as much again either way is what machines with other things to do show from run to run.
+std::string verdict_of(const Measurement& row) {
+  constexpr double kNear = 1.5;
+  if (row.expected_s <= 0 || row.time_s <= 0) return "-";
+  const double ratio = row.time_s / row.expected_s;
+  if (ratio > kNear) return fmt::format("{:.1f} x slower", ratio);
+  if (ratio < 1 / kNear) return fmt::format("{:.1f} x faster", 1 / ratio);
+  return "as expected";
+}
+
 // As nccl-tests: microseconds, GB/s, GB/s, wrong elements.
 void add_times(std::vector<std::string>& cells, const Measurement& row, double seconds, std::size_t wrong, int ranks) {
   if (seconds == 0) {
@@ -45,6 +55,10 @@ Table table_of(const CommBench& bench) {
   for (const char* const header : {"time us", "algbw GB/s", "busbw GB/s", "#wrong"}) add(header);
   for (const char* const header : {"in place us", "algbw GB/s", "busbw GB/s", "#wrong"}) add(header);
   columns.push_back({"algorithm"});
+  if (!bench.expected_basis.empty()) {
+    add("expected us");
+    columns.push_back({"verdict"});
+  }
   for (const std::string& peer : bench.peers) {
     columns.push_back({peer + " us", Align::right});
     columns.push_back({"times", Align::right});
@@ -63,6 +77,10 @@ std::vector<std::string> cells_of(const CommBench& bench, const Measurement& row
   add_times(cells, row, row.time_s, row.wrong, bench.ranks);
   add_times(cells, row, row.in_place_time_s, row.in_place_wrong, bench.ranks);
   cells.emplace_back(row.algorithm);
+  if (!bench.expected_basis.empty()) {
+    cells.push_back(row.expected_s > 0 ? fmt::format("{:.2f}", 1e6 * row.expected_s) : "-");
+    cells.push_back(verdict_of(row));
+  }
   for (const std::string& peer : bench.peers) {
     const auto found = row.peers.find(peer);
     const bool known = found != row.peers.end() && row.time_s > 0;
@@ -86,7 +104,8 @@ Json row_json(const CommBench& bench, const Measurement& row) {
                {"busbw_bytes_per_s", bus_bandwidth(row, row.time_s, bench.ranks)},
                {"wrong", row.wrong + row.in_place_wrong},
                {"in_place_time_s", row.in_place_time_s > 0 ? Json(row.in_place_time_s) : Json(nullptr)},
-               {"expected_s", nullptr}};
+               {"expected_s", row.expected_s > 0 ? Json(row.expected_s) : Json(nullptr)},
+               {"verdict", row.expected_s > 0 ? Json(verdict_of(row)) : Json(nullptr)}};
   if (bench.peers.empty()) return json;
   json["peers"] = Json::object();
   for (const std::string& peer : bench.peers) {
@@ -106,8 +125,10 @@ std::string comm_bench_text(const CommBench& bench) {
     wrong += row.wrong + row.in_place_wrong;
   }
   return fmt::format(
-      "{} ranks over {}, buffers in {} memory; time of one call on the slowest rank, best block\n\n{}\n{} wrong\n",
-      bench.ranks, bench.transport, bench.shared ? "shared" : "private", table.text(), wrong);
+      "{} ranks over {}, buffers in {} memory; time of one call on the slowest rank, best block\n{}\n{}\n{} wrong\n",
+      bench.ranks, bench.transport, bench.shared ? "shared" : "private",
+      bench.expected_basis.empty() ? "" : fmt::format("expected: simulated, {}\n", bench.expected_basis), table.text(),
+      wrong);
 }
 
 std::string comm_bench_json(const CommBench& bench) {
@@ -116,6 +137,7 @@ std::string comm_bench_json(const CommBench& bench) {
   const Json json = {{"ranks", bench.ranks},
                      {"transport", bench.transport},
                      {"memory", bench.shared ? "shared" : "private"},
+                     {"expected_from", bench.expected_basis.empty() ? Json(nullptr) : Json(bench.expected_basis)},
                      {"rows", rows}};
   return printed(json);
 }

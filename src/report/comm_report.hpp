@@ -14,6 +14,7 @@ struct CommBench {
   std::string transport;  // threads, processes or mpi
   bool shared = true;     // the memory of the buffers
   std::vector<comm::Measurement> rows = {};
+  std::string expected_basis = {};      // where expected_s comes from; empty: nowhere
   std::vector<std::string> peers = {};  // names of the peers that were measured
 };
 
