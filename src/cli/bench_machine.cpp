@@ -41,6 +41,7 @@ Result<void> add(Machine& all, const Result<std::string>& text) {
 Result<void> add_compute(Machine& all, int ranks, int threads, bool quick) {
   const comm::Body body = [&](comm::Communicator& world) -> Result<std::string> {
     Machine found;
+    found.cores = all.cores;
     found.memory_bytes = all.memory_bytes;
     found.cache_bytes = all.cache_bytes;
     if (Result<void> done = compute_with_bar(world, {.threads = threads, .quick = quick}, found); !done) {

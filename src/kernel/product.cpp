@@ -1,7 +1,6 @@
 #include "kernel/product.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #ifdef __x86_64__
@@ -9,6 +8,9 @@
 #endif
 
 #include <oneapi/dnnl/dnnl.hpp>
+
+// Of the library that oneDNN takes its threads from; clang has no header for it.
+extern "C" void omp_set_num_threads(int threads);
 
 namespace twinpod::kernel {
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <thread>
 
@@ -26,7 +26,17 @@ constexpr int kLeastBlocks = 4;
 constexpr double kMostSeconds = 0.4;
 constexpr std::size_t kAlignment = 64;
 
-double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+// Of a rank with one thread and a core of its own: the time that it had the core, so that other work on the machine
+// does not count. Otherwise that of the wall.
+double now_s(bool own_core) {
+  timespec time{};
+  clock_gettime(own_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+bool has_own_core(const Communicator& world, const RankRequest& request, const Machine& machine) {
+  return request.threads == 1 && comm::size_of(world) <= machine.cores * machine.hosts;
+}
 
 struct Shape {
   int m, n, k;
@@ -69,11 +79,11 @@ Memory memory_of(std::size_t bytes) {
 }
 
 // Seconds of one call on the slowest rank, in the best of some blocks; all ranks call at once.
-Result<double> best_seconds(Communicator& world, const std::function<void()>& call) {
+Result<double> best_seconds(Communicator& world, bool own_core, const std::function<void()>& call) {
   call();
-  const double start = now_s();
+  const double start = now_s(own_core);
   call();
-  Result<double> once = largest_of_ranks(world, now_s() - start);
+  Result<double> once = largest_of_ranks(world, now_s(own_core) - start);
   if (!once) return once;
   const int calls = std::clamp(static_cast<int>(kBlockSeconds / *once), 1, 20000);
   double best = *once;
@@ -82,9 +92,9 @@ Result<double> best_seconds(Communicator& world, const std::function<void()>& ca
     if (Result<void> together = comm::run(world, {.verb = comm::Verb::barrier}); !together) {
       return tl::unexpected(together.error());
     }
-    const double begin = now_s();
+    const double begin = now_s(own_core);
     for (int i = 0; i < calls; ++i) call();
-    const Result<double> seconds = largest_of_ranks(world, (now_s() - begin) / calls);
+    const Result<double> seconds = largest_of_ranks(world, (now_s(own_core) - begin) / calls);
     if (!seconds) return seconds;
     best = std::min(best, *seconds);
     spent += calls * *seconds;
@@ -95,6 +105,7 @@ Result<double> best_seconds(Communicator& world, const std::function<void()>& ca
 // Nothing if the processor cannot do it.
 Result<void> time_product(Communicator& world, const RankRequest& request, const Shape& shape, Precision precision,
                           Machine& machine) {
+  const bool own_core = has_own_core(world, request, machine);
   kernel::set_threads(request.threads);
   const Result<kernel::Product> product = kernel::make_product({shape.m, shape.n, shape.k, precision});
   if (!product) return {};
@@ -104,7 +115,8 @@ Result<void> time_product(Communicator& world, const RankRequest& request, const
   const Memory b = memory_of(area(shape.k, shape.n));
   const Memory c = memory_of(area(shape.m, shape.n));
   if (!a || !b || !c) return infeasible("no memory for a matrix product");
-  const Result<double> seconds = best_seconds(world, [&] { kernel::multiply(*product, a.get(), b.get(), c.get()); });
+  const Result<double> seconds =
+      best_seconds(world, own_core, [&] { kernel::multiply(*product, a.get(), b.get(), c.get()); });
   if (!seconds) return tl::unexpected(seconds.error());
   const int ranks = comm::size_of(world);
   machine.products.push_back({precision, shape.m, shape.n, shape.k, ranks, request.threads, *seconds});
@@ -130,6 +142,7 @@ std::size_t array_floats(const Machine& machine, int ranks) {
 }
 
 Result<void> time_memory(Communicator& world, const RankRequest& request, Machine& machine) {
+  const bool own_core = has_own_core(world, request, machine);
   const int ranks = comm::size_of(world);
   const std::size_t count = array_floats(machine, ranks);
   const Memory memory = memory_of(3 * count * sizeof(float));
@@ -139,14 +152,14 @@ Result<void> time_memory(Communicator& world, const RankRequest& request, Machin
   const auto part = [&](std::size_t first, std::size_t last) {
     triad(a + first, b + first, b + count + first, last - first);
   };
-  const Result<double> triads = best_seconds(world, [&] { on_threads(request.threads, count, part); });
+  const Result<double> triads = best_seconds(world, own_core, [&] { on_threads(request.threads, count, part); });
   if (!triads) return tl::unexpected(triads.error());
   // A line that is written is read before, so four arrays pass.
   machine.memory.push_back({"triad", ranks, request.threads, 4.0 * sizeof(float) * double(count) / *triads});
   const auto copied = [&](std::size_t first, std::size_t last) {
     std::memcpy(a + first, b + first, (last - first) * sizeof(float));
   };
-  const Result<double> copies = best_seconds(world, [&] { on_threads(request.threads, count, copied); });
+  const Result<double> copies = best_seconds(world, own_core, [&] { on_threads(request.threads, count, copied); });
   if (!copies) return tl::unexpected(copies.error());
   machine.memory.push_back({"copy", ranks, request.threads, 2.0 * sizeof(float) * double(count) / *copies});
   return {};
@@ -154,15 +167,17 @@ Result<void> time_memory(Communicator& world, const RankRequest& request, Machin
 
 // Calls with next to nothing to do.
 Result<void> time_overheads(Communicator& world, const RankRequest& request, Machine& machine) {
+  const bool own_core = has_own_core(world, request, machine);
   kernel::set_threads(request.threads);
   alignas(kAlignment) std::array<float, 64> a{}, b{}, c{};
   const Result<kernel::Product> product = kernel::make_product({4, 4, 4});
   if (!product) return tl::unexpected(product.error());
-  const Result<double> small = best_seconds(world, [&] { kernel::multiply(*product, a.data(), b.data(), c.data()); });
+  const Result<double> small =
+      best_seconds(world, own_core, [&] { kernel::multiply(*product, a.data(), b.data(), c.data()); });
   if (!small) return tl::unexpected(small.error());
   machine.product_overhead_s = *small;
   void (*volatile kernel)(float*, const float*, const float*, std::size_t) = triad;
-  const Result<double> tiny = best_seconds(world, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
+  const Result<double> tiny = best_seconds(world, own_core, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
   if (!tiny) return tl::unexpected(tiny.error());
   machine.kernel_overhead_s = *tiny;
   return {};
