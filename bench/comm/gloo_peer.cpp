@@ -84,6 +84,7 @@ bool call(const Context& context, const Order& order, Buffers& buffers, int turn
     gloo::BroadcastOptions options(context);
     options.setOutput(out, count);
     options.setRoot(0);
+    if (context->rank == 0) options.setInput(in, count);
     gloo::broadcast(options);
   } else if (order.verb == "all_gather") {
     gloo::AllgatherOptions options(context);

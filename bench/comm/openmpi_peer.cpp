@@ -45,7 +45,11 @@ bool call(const Order& order, int rank, int ranks, int turn, std::vector<char>& 
   const MPI_Op op = op_of(order.op);
   if (verb == "all_reduce") return MPI_Allreduce(input.data(), output.data(), count, type, op, MPI_COMM_WORLD) == 0;
   if (verb == "reduce") return MPI_Reduce(input.data(), output.data(), count, type, op, 0, MPI_COMM_WORLD) == 0;
-  if (verb == "broadcast") return MPI_Bcast(output.data(), count, type, 0, MPI_COMM_WORLD) == 0;
+  if (verb == "broadcast") {
+    // It knows only in place; to do the same as ours out of place, its root has to copy.
+    if (rank == 0) std::memcpy(output.data(), input.data(), order.bytes);
+    return MPI_Bcast(output.data(), count, type, 0, MPI_COMM_WORLD) == 0;
+  }
   if (verb == "reduce_scatter") {
     return MPI_Reduce_scatter_block(input.data(), output.data(), part, type, op, MPI_COMM_WORLD) == 0;
   }

@@ -150,12 +150,12 @@ Result<void> check(const Communicator& communicator, const Call& call) {
   return {};
 }
 
-Waited enter(Communicator& communicator, std::uint64_t signature) {
+Waited enter(Communicator& communicator, std::uint64_t signature, std::uint32_t turns) {
   ++communicator.sequence;
-  const std::uint32_t needed = communicator.sequence - kTurns + 1;
+  const std::uint32_t needed = communicator.sequence - turns + 1;
   if (static_cast<std::int32_t>(needed - communicator.all_entered) > 0) {
     // More than is needed, so that not every operation has to look.
-    const std::uint32_t wanted = communicator.sequence - kTurns / 2;
+    const std::uint32_t wanted = communicator.sequence - turns / 2;
     for (Block* const block : communicator.blocks) {
       const Waited waited = wait_for(block->entries[wanted % kTurns].word, wanted, communicator.world->patience);
       if (waited != Waited::reached) return waited;

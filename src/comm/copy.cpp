@@ -10,6 +10,7 @@ namespace twinpod::comm {
 void copy_streaming(void* to, const void* from, std::size_t bytes) {
 #ifdef __x86_64__
   constexpr std::size_t kLine = 64;
+  constexpr std::size_t kAhead = 1024;  // the processor itself stops looking ahead at the end of a page
   auto* target = static_cast<std::byte*>(to);
   const auto* source = static_cast<const std::byte*>(from);
   const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;  // up to a whole line
@@ -18,6 +19,7 @@ void copy_streaming(void* to, const void* from, std::size_t bytes) {
   for (std::size_t i = head; i < end; i += kLine) {
     const auto* const here = reinterpret_cast<const __m128i*>(source + i);
     auto* const there = reinterpret_cast<__m128i*>(target + i);
+    _mm_prefetch(reinterpret_cast<const char*>(source + i + kAhead), _MM_HINT_T0);
     const __m128i a = _mm_loadu_si128(here);
     const __m128i b = _mm_loadu_si128(here + 1);
     const __m128i c = _mm_loadu_si128(here + 2);

@@ -6,7 +6,7 @@
 
 namespace twinpod::comm {
 
-inline constexpr std::size_t kStreamedCopy = std::size_t{1} << 20U;  // bytes from which on it is worth while
+inline constexpr std::size_t kStreamedCopy = std::size_t{3} << 19U;  // bytes from which on it is worth while
 
 void copy_streaming(void* to, const void* from, std::size_t bytes);
 

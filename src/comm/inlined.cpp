@@ -34,11 +34,11 @@ bool needs_all(Verb verb, bool is_root) {
 
 std::byte* place(Block& block, std::uint32_t sequence, std::size_t bytes) {
   Entry& entry = block.entries[sequence % kTurns];
-  return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % kTurns].data();
+  return bytes <= entry.data.size() ? entry.data.data() : block.small[sequence % kSmallTurns].data();
 }
 
-const Entry& next_entry_of(const Communicator& communicator, int member) {
-  return communicator.blocks[static_cast<std::size_t>(member)]->entries[(communicator.sequence + 1) % kTurns];
+const Entry& later_entry_of(const Communicator& communicator, int member, std::uint32_t later) {
+  return communicator.blocks[static_cast<std::size_t>(member)]->entries[(communicator.sequence + later) % kTurns];
 }
 
 // As much of it as will hold the word and a contribution of so many bytes.
@@ -119,10 +119,16 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   const bool is_root = communicator.rank == call.root;
   const Meeting meeting{communicator, call, contribution_bytes(communicator, call), call.count * size_of(call.type)};
   Block& block = *communicator.blocks[static_cast<std::size_t>(communicator.rank)];
-  if (const Waited waited = enter(communicator, signature); waited != Waited::reached) return waited;
-  // The root may be ahead: what it says next is fetched while this is worked on.
+  const std::uint32_t turns = meeting.bytes <= sizeof(Entry::data) ? kTurns : kSmallTurns;
+  if (const Waited waited = enter(communicator, signature, turns); waited != Waited::reached) return waited;
+  // If the root is ahead, what it says later is fetched while this is worked on; if not, it would only be in its way.
   const bool from_root = (call.verb == Verb::broadcast || call.verb == Verb::scatter) && !is_root;
-  if (from_root) prefetch(next_entry_of(communicator, call.root), meeting.bytes);
+  if (from_root) {
+    const bool is_ahead = has_reached(entry_of(communicator, call.root).word, communicator.sequence);
+    if (is_ahead) prefetch(later_entry_of(communicator, call.root, 3), meeting.bytes);
+  }
+  // Who writes next to a line that others have read has to get it back first; so it is asked for early.
+  __builtin_prefetch(&later_entry_of(communicator, communicator.rank, 2), 1);
   if (gives(call.verb, is_root))
     copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
   publish(entry_of(communicator, communicator.rank).word, communicator.sequence);

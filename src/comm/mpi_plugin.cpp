@@ -114,8 +114,8 @@ void take_back(void* /*state*/, Message& message) {
 void close(void* /*state*/) {}
 
 // Over TCP, Open MPI asks before each part of a large message whether it may come, and the question waits behind what
-// flows the other way: both ways at once reach only two thirds of a link's rate. Sent without asking, in parts of 1 MiB,
-// they reach all of it (docs/comm.md). Whoever has set these knows better.
+// flows the other way: both ways at once reach only two thirds of a link's rate. Sent without asking, in parts of 1
+// MiB, they reach all of it (docs/comm.md). Whoever has set these knows better.
 void tune_tcp() {
   setenv("OMPI_MCA_btl_tcp_flags", "1", 0);  // send only
   setenv("OMPI_MCA_btl_tcp_max_send_size", "1048576", 0);

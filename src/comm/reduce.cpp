@@ -185,7 +185,10 @@ constexpr std::size_t kStreamFrom = std::size_t{192} << 10U;  // elements: below
 
 TWINPOD_AVX512 void stream_sum(const float* a, const float* b, Targets targets, std::size_t count) {
   constexpr std::size_t kLanes = 16;
+  constexpr std::size_t kAhead = 256;  // elements: the processor itself stops looking ahead at the end of a page
   for (std::size_t i = 0; i + kLanes <= count; i += kLanes) {
+    _mm_prefetch(reinterpret_cast<const char*>(a + i + kAhead), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(b + i + kAhead), _MM_HINT_T0);
     const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i));
     for (void* const target : targets) _mm512_stream_ps(static_cast<float*>(target) + i, sum);
   }

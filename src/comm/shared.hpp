@@ -22,7 +22,7 @@ namespace twinpod::comm {
 inline constexpr int kMaxLocalRanks = 256;
 inline constexpr int kMaxGroups = 1024;
 inline constexpr std::size_t kLine = 64;
-inline constexpr int kRecordedOperations = 64;
+inline constexpr int kRecordedOperations = 128;
 
 // Written by its rank; `status`, `signal` and `exit_status` also by the launcher, when the rank cannot.
 struct alignas(kLine) RankState {
@@ -45,8 +45,11 @@ struct GroupState {
 
 // What a rank says when it enters operation `word.value` of a group. There are kTurns of them, used in turn: a rank
 // enters operation s only when all have entered s - kTurns + 1, so nobody reads what s - kTurns left. So who waits for
-// nobody, such as the root of a broadcast, may be a few operations ahead.
-inline constexpr std::uint32_t kTurns = 16;
+// nobody, such as the root of a broadcast, may be a few operations ahead: the more, the fewer times ranks that share a
+// core have to take turns. Contributions that do not fit into an entry have fewer turns, or they would not stay in
+// cache.
+inline constexpr std::uint32_t kTurns = 64;  // a power of two, because sequences wrap around
+inline constexpr std::uint32_t kSmallTurns = 16;
 inline constexpr std::size_t kEntryBytes = 1024;
 
 // The buffers of a large operation.
@@ -76,7 +79,7 @@ inline constexpr std::size_t kWindowBytes = std::size_t{256} << 10U;
 struct Block {
   std::array<Entry, kTurns> entries;
   alignas(kLine) WaitWord stage;  // steps of long operations, counted on and on
-  alignas(4096) std::array<std::array<std::byte, kInlineBytes>, kTurns> small;
+  alignas(4096) std::array<std::array<std::byte, kInlineBytes>, kSmallTurns> small;
   alignas(4096) std::array<std::array<std::byte, kWindowBytes>, 2> windows;
 };
 

@@ -81,7 +81,7 @@ Waited run_remote(Communicator& communicator, const Call& call);
 bool can_map(const Communicator& communicator, const Call& call);
 bool can_reach(const Communicator& communicator);
 // Takes the next entry, writes what this is about, and leaves the rest and publishing it to the caller.
-Waited enter(Communicator& communicator, std::uint64_t signature);
+Waited enter(Communicator& communicator, std::uint64_t signature, std::uint32_t turns = kTurns);
 // Waits until a member has entered, and looks whether it is for the same.
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
 Waited meet(Communicator& communicator);
