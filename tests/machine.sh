@@ -21,7 +21,8 @@ refuses() {  # refuses TEXT ARGUMENT...
 }
 
 for key in products memory communication disk errors; do
-  [[ -e $here ]] || check "machine: measured and written" gives products bench machine --quick --ranks 2 --disk "$scratch" -o "$here"
+  [[ -e $here ]] || check "machine: measured and written" gives products bench machine --quick --ranks 2 \
+    --disk "$scratch" -o "$here"
   check "machine: JSON has $key" grep -q "\"$key\"" "$scratch/out"
 done
 check "machine: leaves nothing on the disk" test -z "$(find "$scratch" -name 'twinpod-bench*')"
@@ -29,7 +30,8 @@ check "machine: estimate takes it" gives step_time_s estimate gpt2 --on "$here"
 check "machine: plan takes it" gives feasible plan gpt2 --on "$here"
 check "machine: simulate takes it" gives step_time_s simulate gpt2 --on "$here" --global-batch 4
 check "machine: collective takes it" gives time_s collective all_reduce --on "$here" --bytes 8..1M
-check "machine: schedules are simulated on it" gives time_s collective all_reduce --algorithm ring --on "$here" --bytes 8..1M
+check "machine: schedules are simulated on it" \
+  gives time_s collective all_reduce --algorithm ring --on "$here" --bytes 8..1M
 bench=(bench comm --ranks 2 --verb all_reduce,send --bytes 4KiB --blocks 2)
 check "machine: bench comm expects what was measured" gives verdict "${bench[@]}" --on "$here"
 check "machine: and says from where" grep -q "measured in $here" "$scratch/out"
