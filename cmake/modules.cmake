@@ -7,14 +7,16 @@
 #   *_test.cpp   of all modules go into one executable, twinpod_tests
 #   *_bench.cpp  each into an executable of its own in bench/
 #   *_fuzz.cpp   each into a libFuzzer executable in fuzz/, with TWINPOD_FUZZ
+#   *_plugin.cpp into a library of its own, that is loaded when it is needed: plugin(NAME FILE LINKS some::package)
 #   cli/main.cpp into the executable twinpod
 # A module whose folder does not exist or is empty is passed over.
-set(TWINPOD_MODULES core spec layout cluster model collective program chakra comm store ps sim train plan validate emit report
+set(TWINPOD_MODULES core spec kernel layout cluster model collective program chakra comm machine store ps sim train plan validate emit report
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
-    "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema")
+    "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
+    "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc")
 
 # Headers of others that nearly every file includes, compiled once for each library where that works: clang's builds, for
 # sanitizers and lint, take a third less time. gcc 12 warns of its own std::string when it comes precompiled, and gcc's
@@ -92,6 +94,7 @@ function(module name)
   check_uses(${name} "${arg_USES}")
   set(folder ${CMAKE_SOURCE_DIR}/src/${name})
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*.hpp)
+  list(FILTER files EXCLUDE REGEX "_plugin\\.cpp$")
   if(NOT files)
     return()
   endif()
@@ -111,6 +114,24 @@ function(module name)
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$|/cli/main\\.cpp$")
   add_module_library(${name} "${arg_USES}" "${arg_LINKS}" ${sources})
   set_property(GLOBAL APPEND PROPERTY twinpod_modules ${name})
+endfunction()
+
+# Lies beside the program, which loads it by name. It may use headers of modules, not their libraries.
+function(plugin name file)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINKS")
+  add_library(${name} MODULE ${file})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE twinpod_flags ${arg_LINKS})
+  add_dependencies(twinpod ${name})
+endfunction()
+
+# A program with another library, beside ours. It is not judged by our flags, and built with the program.
+function(bench_peer name file)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${file})
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE ${ARGN})
+    add_dependencies(twinpod ${name})
+  endif()
 endfunction()
 
 # src/plan/search_bench.cpp becomes bench/plan_search_bench; the target `bench` builds all of them.

@@ -33,6 +33,8 @@ extern const Command kSimulate;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;
+extern const Command kBench;
+extern const Command kDoctor;
 extern const Command kDemo;
 extern const Command kHelp;
 

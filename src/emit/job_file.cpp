@@ -192,6 +192,21 @@ void add_cluster_rest(Mapping& m, const spec::Cluster& cluster) {
   add_source(m, cluster.source);
 }
 
+// What was measured travels with the job, so that reading it gives the same numbers.
+std::string measured_text(const spec::Measured& measured) {
+  Mapping numbers;
+  for (const auto& [field, value] : measured.numbers) numbers.number(field, value);
+  Mapping m;
+  m.raw("numbers", flow(numbers));
+  if (measured.has_messages()) {
+    Mapping message;
+    message.number("inside", measured.message_inside_s);
+    message.number("between", measured.message_between_s);
+    m.raw("message", flow(message));
+  }
+  return flow(m);
+}
+
 std::string cluster_text(const spec::Cluster& cluster) {
   if (!cluster.entry.empty()) return fmt::format("cluster: {}\ndevices: {}\n", cluster.entry, cluster.devices);
   Mapping m;
@@ -202,6 +217,7 @@ std::string cluster_text(const spec::Cluster& cluster) {
   m.count("devices_per_node", cluster.devices_per_node);
   m.raw("scale_up", scale_up_text(cluster));
   m.raw("scale_out", scale_out_text(cluster));
+  if (!cluster.measured.numbers.empty()) m.raw("measured", measured_text(cluster.measured));
   add_cluster_rest(m, cluster);
   return "cluster:\n" + block(m, "  ");
 }
@@ -270,6 +286,7 @@ std::string stack_text(const spec::Job& job, const spec::Catalog* catalog) {
   Result<spec::Stack> base = catalog->stack(base_name, family);
   if (!base) base = catalog->stack(base_name = std::string(spec::default_stack(job.cluster.device)), family);
   if (!base) return fmt::format("stack: {}\n", stack.name);
+  spec::set_fields(job.cluster.measured.numbers, base->physics);
   Mapping m = difference(stack_facts(stack), stack_facts(*base));
   const Mapping memory = difference(memory_facts(stack.memory), memory_facts(base->memory));
   if (!memory.items.empty()) m.raw("memory", flow(memory));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cluster/measured_collective.hpp"
 #include "collective/phases.hpp"
 #include "collective/request.hpp"
 #include "sim/schedule_time.hpp"
@@ -121,6 +122,26 @@ Result<CollectiveTable> tuned_table(const CollectivePlace& place, CollectiveSyst
   return table;
 }
 
+// A machine at hand, all of whose collectives were timed for so many ranks.
+bool is_measured(const CollectivePlace& place, const CollectiveRequest& request) {
+  const bool alone = request.groups.groups == 1 && request.groups.stride == 1;
+  return alone && cluster::measured_s(place.cluster.measured, name_of(request.verb), request.groups.ranks, 1);
+}
+
+CollectiveTable measured_table(const CollectivePlace& place, const CollectiveRequest& request) {
+  CollectiveTable table;
+  for (const double bytes : request.bytes) {
+    CollectiveRow row;
+    row.bytes = bytes;
+    row.algorithm = "measured";
+    row.time_s = *cluster::measured_s(place.cluster.measured, name_of(request.verb), request.groups.ranks, bytes);
+    row.algbw_bytes_per_s = bytes / row.time_s;
+    row.busbw_bytes_per_s = row.algbw_bytes_per_s * collective::bus_factor(request.verb, request.groups.ranks);
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 Result<void> check_groups(const CollectivePlace& place, const CollectiveGroups& groups) {
   if (groups.ranks < 1 || groups.stride < 1 || groups.groups < 1) {
     return input_error(fmt::format("{} groups of {} ranks, {} apart; expected 1 or more of each", groups.groups,
@@ -147,7 +168,9 @@ Result<CollectiveTable> table_of(const CollectivePlace& place, const CollectiveS
     return tl::unexpected(can.error());
   }
   if (request.schedule != nullptr) return schedule_table(place, system, request);
-  const bool tunable = has_tuner(place.graph) && tuned_verb(request.verb).has_value();
+  const bool at_hand = place.cluster.measured.has_messages();
+  if (at_hand && !request.algorithm && is_measured(place, request)) return measured_table(place, request);
+  const bool tunable = has_tuner(place.graph) && !at_hand && tuned_verb(request.verb).has_value();
   if (!request.algorithm) {
     return tunable ? tuned_table(place, system, request, std::nullopt) : schedule_table(place, system, request);
   }

@@ -28,6 +28,8 @@ struct MessageCosts {
 
 // As measured for NCCL's Simple protocol; where nothing was measured, the priors that plans use.
 MessageCosts message_costs(const CollectivePlace& place, const CollectiveSystem& system) {
+  const spec::Measured& measured = place.cluster.measured;
+  if (measured.has_messages()) return {0, measured.message_inside_s, measured.message_between_s, 1, 1};
   if (!has_tuner(place.graph)) {
     const spec::Physics physics = spec::default_physics();
     return {physics.collective_latency_s, physics.collective_step_s, physics.collective_step_s,

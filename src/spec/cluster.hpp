@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "spec/measured.hpp"
 #include "spec/source.hpp"
 #include "spec/topology.hpp"
 
@@ -96,6 +97,7 @@ struct Cluster {
   Origin price_origin = Origin::user;
   double storage_read_bytes_per_s = 0;  // whole cluster; 0: not known
   double storage_write_bytes_per_s = 0;
+  Measured measured;  // of a machine at hand
   Source source;
 };
 

@@ -36,6 +36,7 @@ void read_scale_up(const Node& node, Context& context, ScaleUpKind& kind, double
 
 void read_node_topology(const Node& node, Context& context, NodeTopology& topology);
 void read_topology(const Node& node, Context& context, Topology& topology);
+void read_measured(const Node& node, Context& context, Measured& measured);
 
 // Numbers by the names of the fields of Physics, each within its bounds.
 void read_field_values(const Node& node, Context& context, const std::string& what, FieldValues& values);

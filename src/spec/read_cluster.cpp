@@ -102,6 +102,7 @@ void read_cluster_fields(const Node& node, Context& context, const Catalog& cata
   if (const Node* scale_out = reader.mapping("scale_out")) read_scale_out(*scale_out, context, cluster);
   if (const Node* topology = reader.mapping("topology")) read_topology(*topology, context, cluster.topology);
   if (const Node* storage = reader.mapping("storage")) read_storage(*storage, context, cluster);
+  if (const Node* measured = reader.mapping("measured")) read_measured(*measured, context, cluster.measured);
   reader.quantity("node_power", cluster.node_power_w, Quantity::watts, 0, kMaxWatts);
   reader.quantity("host_memory", cluster.host_memory_bytes, Quantity::bytes, 0, kMaxBytes);
   if (const Node* price = reader.mapping("price")) {

@@ -110,6 +110,7 @@ void read_stack(Reader& reader, Context& context, const Catalog& catalog, Job& j
   job.names_stack = written != nullptr;
   if (context.failed()) return;
   resolve_stack(written == nullptr ? fallback : *written, context, catalog, job.cluster.device.family, job.stack);
+  set_fields(job.cluster.measured.numbers, job.stack.physics);
 }
 
 // What the job leaves open, its stack does as it usually does.

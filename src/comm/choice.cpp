@@ -1,0 +1,102 @@
+// Which method for which size: a table, in the spirit of the size ranges of oneCCL. Measured with bench/comm/run.sh on
+// the machine named in docs/comm.md; --algorithm overrules it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "comm/world.hpp"
+
+namespace twinpod::comm {
+
+std::size_t contribution_bytes(const Communicator& communicator, const Call& call) {
+  const bool one_part = call.verb == Verb::all_gather || call.verb == Verb::gather;
+  return one_part ? call.count * size_of(call.type) : bytes_of(communicator, call);
+}
+
+Result<void> check_choice(const Communicator& communicator, const Call& call) {
+  const Method method = call.choice.method;
+  const bool through_memory =
+      method == Method::inlined || method == Method::staged || method == Method::mapped || method == Method::remote;
+  if (through_memory && !communicator.world->local) {
+    return input_error(fmt::format("{} is for ranks of one machine", name_of(method)),
+                       "over MPI: native, ring, tree, ...");
+  }
+  const std::size_t bytes = contribution_bytes(communicator, call);
+  if (method == Method::inlined && bytes > kInlineBytes) {
+    return input_error(fmt::format("inlined: {} of {} bytes for each rank; at most {} can be", name_of(call.verb),
+                                   bytes, kInlineBytes),
+                       "staged takes any size");
+  }
+  return {};
+}
+
+namespace {
+
+using collective::Algorithm;
+using Verb = collective::Verb;
+
+// Up to so many bytes of a contribution, one wait and a copy beat two waits.
+struct Range {
+  Verb verb = Verb::all_reduce;
+  std::size_t inlined_up_to = 0;  // bytes that a rank puts in, at most kInlineBytes
+};
+constexpr std::array kLocal = {
+    Range{Verb::all_reduce, std::size_t{4} << 10U},     Range{Verb::reduce, std::size_t{8} << 10U},
+    Range{Verb::reduce_scatter, std::size_t{8} << 10U}, Range{Verb::all_gather, std::size_t{8} << 10U},
+    Range{Verb::broadcast, std::size_t{16} << 10U},     Range{Verb::scatter, std::size_t{16} << 10U},
+    Range{Verb::gather, std::size_t{16} << 10U},        Range{Verb::all_to_all, std::size_t{8} << 10U},
+};
+
+std::size_t inlined_up_to(Verb verb) {
+  const auto found = std::find_if(kLocal.begin(), kLocal.end(), [&](const Range& range) { return range.verb == verb; });
+  return found == kLocal.end() ? kInlineBytes : found->inlined_up_to;
+}
+
+bool is_half(ElementType type) { return type == ElementType::bf16 || type == ElementType::f16; }
+
+// Over MPI, when its own collective cannot do it: MPI knows no 16-bit floats.
+Algorithm message_algorithm(const Communicator& communicator, const Call& call) {
+  const bool small = bytes_of(communicator, call) <= std::size_t{16} << 10U;
+  switch (call.verb) {
+    case Verb::all_reduce:
+    case Verb::reduce_scatter:
+    case Verb::all_gather:
+      return small ? Algorithm::halving_doubling : Algorithm::ring;
+    case Verb::all_to_all:
+      return small ? Algorithm::bruck : Algorithm::direct;
+    case Verb::barrier:
+      return Algorithm::bruck;
+    case Verb::send:
+      return Algorithm::direct;
+    default:
+      return Algorithm::tree;
+  }
+}
+
+}  // namespace
+
+Pick pick_for(const Communicator& communicator, const Call& call, bool shared) {
+  if (!communicator.world->local) {
+    const bool adds = call.verb == Verb::all_reduce || call.verb == Verb::reduce || call.verb == Verb::reduce_scatter;
+    const bool fits = (adds ? call.count : call.count * size_of(call.type)) <= static_cast<std::size_t>(INT_MAX);
+    const bool native = fits && !(adds && is_half(call.type)) && call.verb != Verb::send;
+    return {native ? Method::native : Method::scheduled, message_algorithm(communicator, call)};
+  }
+  if (call.verb == Verb::send) return {Method::scheduled, Algorithm::direct};
+  if (contribution_bytes(communicator, call) <= inlined_up_to(call.verb)) return {Method::inlined};
+  if (shared) return {Method::mapped};
+  return {communicator.world->may_reach ? Method::remote : Method::staged};
+}
+
+Choice choice_for(const Communicator& communicator, const Call& call, bool shared) {
+  const Pick pick = pick_for(communicator, call, shared);
+  return {pick.method, pick.algorithm};
+}
+
+std::string_view name_of(const Choice& choice) {
+  return choice.method == Method::scheduled ? collective::name_of(choice.algorithm) : name_of(choice.method);
+}
+
+}  // namespace twinpod::comm

@@ -1,0 +1,165 @@
+// Large collectives on buffers that are not shared: the kernel copies from the memory of one rank to that of another.
+//   all_reduce: each rank fetches the others' contributions to its share of the indices, block by block, adds them up,
+//   and
+//     puts the sum into the others' outputs. Each rank moves 2 (n-1)/n B through the kernel and adds up B.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "comm/reach.hpp"
+#include "comm/reduce.hpp"
+#include "comm/world.hpp"
+
+namespace twinpod::comm {
+namespace {
+
+using Verb = collective::Verb;
+
+constexpr std::size_t kBlockBytes = std::size_t{64} << 10U;  // of one rank, so that a block of all stays in cache
+
+struct Reach {
+  Communicator& communicator;
+  const Call& call;
+  std::size_t size = 0;  // of an element
+  bool failed = false;   // a rank is gone; the launcher says so
+
+  int ranks() const { return communicator.size(); }
+  int rank() const { return communicator.rank; }
+  const Entry& entry(int member) const { return entry_of(communicator, member); }
+  pid_t process(int member) const {
+    return state_of(communicator.world->segment, communicator.members[static_cast<std::size_t>(member)]).pid;
+  }
+  const std::byte* input(int member) const { return static_cast<const std::byte*>(entry(member).buffers.input); }
+  std::byte* output(int member) const { return static_cast<std::byte*>(entry(member).buffers.output); }
+
+  void fetch(int member, std::size_t offset, void* to, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (member == rank() || entry(member).buffers.input_shared) return copy_bytes(to, input(member) + offset, bytes);
+    failed = failed || !read_remote(process(member), input(member) + offset, to, bytes);
+  }
+  void put(int member, const std::byte* from, std::size_t offset, std::size_t bytes) {
+    if (bytes == 0) return;
+    if (member == rank() || entry(member).buffers.output_shared)
+      return copy_bytes(output(member) + offset, from, bytes);
+    failed = failed || !write_remote(process(member), from, output(member) + offset, bytes);
+  }
+};
+
+// Elements first .. first + count - 1 of everybody's input into `to`, which may be this rank's own.
+void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, std::vector<std::byte>& scratch) {
+  std::array<const void*, kMaxLocalRanks> sources;  // NOLINT: filled below
+  const std::size_t bytes = count * reach.size;
+  for (int m = 0; m < reach.ranks(); ++m) {
+    const auto index = static_cast<std::size_t>(m);
+    if (m == reach.rank() || reach.entry(m).buffers.input_shared) {
+      sources[index] = reach.input(m) + first * reach.size;
+    } else {
+      std::byte* const block = scratch.data() + index * kBlockBytes;
+      reach.fetch(m, first * reach.size, block, bytes);
+      sources[index] = block;
+    }
+  }
+  void* const target = to;
+  reduce({reach.call.type, reach.call.op, reach.ranks()}, {sources.data(), static_cast<std::size_t>(reach.ranks())},
+         {&target, 1}, count);
+}
+
+// Scratch for a block of each rank, kept from call to call.
+std::vector<std::byte>& scratch_for(int ranks) {
+  thread_local std::vector<std::byte> scratch;
+  const std::size_t needed = (static_cast<std::size_t>(ranks) + 1) * kBlockBytes;
+  if (scratch.size() < needed) scratch.resize(needed);
+  return scratch;
+}
+
+void reduce_share(Reach& reach) {
+  const Call& call = reach.call;
+  std::vector<std::byte>& scratch = scratch_for(reach.ranks());
+  std::byte* const sums = scratch.data() + static_cast<std::size_t>(reach.ranks()) * kBlockBytes;
+  const std::size_t line = kLine / reach.size;
+  const std::size_t lines = (call.count + line - 1) / line;
+  const auto share = [&](int rank) {
+    return std::min(call.count,
+                    lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(reach.ranks()) * line);
+  };
+  const std::size_t end = share(reach.rank() + 1);
+  for (std::size_t first = share(reach.rank()); first < end; first += kBlockBytes / reach.size) {
+    const std::size_t count = std::min(kBlockBytes / reach.size, end - first);
+    const bool keeps = call.verb == Verb::all_reduce || reach.rank() == call.root;
+    std::byte* const to = keeps ? reach.output(reach.rank()) + first * reach.size : sums;
+    add_up(reach, first, count, to, scratch);
+    for (int m = 0; m < reach.ranks(); ++m) {
+      const bool gets = m != reach.rank() && (call.verb == Verb::all_reduce || m == call.root);
+      if (gets) reach.put(m, to, first * reach.size, count * reach.size);
+    }
+  }
+}
+
+void reduce_part(Reach& reach) {
+  std::vector<std::byte>& scratch = scratch_for(reach.ranks());
+  const std::size_t own = static_cast<std::size_t>(reach.rank()) * reach.call.count;
+  auto* const output = static_cast<std::byte*>(reach.call.output);
+  for (std::size_t first = 0; first < reach.call.count; first += kBlockBytes / reach.size) {
+    const std::size_t count = std::min(kBlockBytes / reach.size, reach.call.count - first);
+    add_up(reach, own + first, count, output + first * reach.size, scratch);
+  }
+}
+
+// With two ranks and in place the root would have nothing to do, so it pushes half.
+void broadcast(Reach& reach) {
+  const std::size_t bytes = reach.call.count * reach.size;
+  const int root = reach.call.root;
+  const bool in_place = reach.input(root) == reach.output(root);
+  const bool pushes = reach.ranks() == 2 && in_place && bytes >= 2 * kBlockBytes;
+  const std::size_t pushed = pushes ? bytes / 2 / 4096 * 4096 : 0;
+  if (reach.rank() == root) {
+    if (pushed > 0) reach.put(1 - root, reach.input(root), 0, pushed);
+    copy_bytes(reach.call.output, reach.call.input, bytes);
+  } else {
+    reach.fetch(root, pushed, static_cast<std::byte*>(reach.call.output) + pushed, bytes - pushed);
+  }
+}
+
+void pull(Reach& reach) {
+  const Call& call = reach.call;
+  const std::size_t part = call.count * reach.size;
+  const std::size_t own = static_cast<std::size_t>(reach.rank()) * part;
+  auto* const output = static_cast<std::byte*>(call.output);
+  if (call.verb == Verb::scatter) return reach.fetch(call.root, own, output, part);
+  if (call.verb == Verb::gather && reach.rank() != call.root) return;
+  for (int i = 0; i < reach.ranks(); ++i) {
+    const int m = (reach.rank() + i) % reach.ranks();
+    reach.fetch(m, call.verb == Verb::all_to_all ? own : 0, output + static_cast<std::size_t>(m) * part, part);
+  }
+}
+
+}  // namespace
+
+bool can_reach(const Communicator& communicator) {
+  return std::all_of(communicator.blocks.begin(), communicator.blocks.end(), [&](const Block* block) {
+    const auto& buffers = block->entries[communicator.sequence % kTurns].buffers;
+    return buffers.may_map && buffers.may_reach;
+  });
+}
+
+Waited run_remote(Communicator& communicator, const Call& call) {
+  Reach reach{communicator, call, size_of(call.type)};
+  switch (call.verb) {
+    case Verb::all_reduce:
+    case Verb::reduce:
+      reduce_share(reach);
+      break;
+    case Verb::reduce_scatter:
+      reduce_part(reach);
+      break;
+    case Verb::broadcast:
+      broadcast(reach);
+      break;
+    default:
+      pull(reach);
+  }
+  const Waited waited = meet(communicator);
+  return waited == Waited::reached && reach.failed ? Waited::aborted : waited;
+}
+
+}  // namespace twinpod::comm

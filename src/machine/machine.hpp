@@ -1,0 +1,109 @@
+// A machine that knows its own speed: what `twinpod bench machine` measures, fits and writes down.
+//
+//     Machine machine = topology_of_this_host();
+//     measure_disk("/tmp", 256e6, machine);
+//     measure_compute(world, {.threads = 1}, machine);                    // on every rank
+//     measure_links(world, "processes", false, machine);
+//     const spec::Cluster cluster = cluster_of(machine);                  // with the error of each fit
+//     write_file("here.yaml", cluster_file(machine, cluster));            // for --on here.yaml
+//
+// A rank is a device: with one rank for each core, a device is a core. Ranks are measured while all of them work,
+// because that is how they are used.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "core/error.hpp"
+#include "spec/cluster.hpp"
+
+namespace twinpod::machine {
+
+struct ProductTime {
+  spec::Precision precision = spec::Precision::fp32;
+  int m = 0, n = 0, k = 0;
+  int ranks = 1;
+  int threads = 1;  // of each rank
+  double seconds = 0;
+  double flop_per_s() const { return 2.0 * m * n * k / seconds; }
+};
+
+// Bytes read and written by one rank.
+struct MemoryRate {
+  std::string kernel;  // copy, triad
+  int ranks = 1;
+  int threads = 1;
+  double bytes_per_s = 0;
+};
+
+struct LinkTime {
+  std::string transport;  // threads, processes, mpi
+  std::string verb;
+  int ranks = 2;
+  bool between_hosts = false;
+  double bytes = 0;  // as nccl-tests count them
+  double seconds = 0;
+};
+
+struct Disk {
+  std::string folder;
+  double write_bytes_per_s = 0;  // to the medium: with the last fsync
+  double read_bytes_per_s = 0;   // from the medium: the cache is dropped before
+  double fsync_s = 0;            // of a write of 4 KiB
+};
+
+struct Machine {
+  std::string host;
+  std::string processor;
+  std::string vendor;
+  int cores = 1;
+  int sockets = 1;
+  int numa_nodes = 1;
+  double load = 0;  // average of the last minute, before: what others run
+  double memory_bytes = 0;
+  double cache_bytes = 0;  // the last level, of one socket
+  int ranks = 1;
+  int hosts = 1;
+  int threads = 1;  // of each rank
+  double kernel_overhead_s = 0;
+  double product_overhead_s = 0;
+  std::vector<ProductTime> products;
+  std::vector<MemoryRate> memory;
+  std::vector<LinkTime> links;
+  Disk disk;
+};
+
+// From hwloc, for the cores that this process may use.
+Machine topology_of_this_host();
+
+// Other work on this many cores makes figures too low.
+bool is_busy(const Machine& machine);
+
+// REQUIRES: the folder can be written to. Leaves nothing behind.
+Result<void> measure_disk(const std::string& folder, double bytes, Machine& machine);
+
+struct RankRequest {
+  int threads = 1;
+  bool quick = false;                  // fewer shapes and sizes
+  std::function<void()> step = [] {};  // progress
+};
+int steps_of(const RankRequest& request);  // how often `step` is called
+
+// On all ranks; what rank 0 gets is complete.
+Result<void> measure_compute(comm::Communicator& world, const RankRequest& request, Machine& machine);
+Result<void> measure_links(comm::Communicator& world, const std::string& transport, bool quick, Machine& machine);
+// Messages between two ranks; over MPI in one host and between two, and how many hosts there are.
+Result<void> measure_messages(comm::Communicator& world, const std::string& transport, bool quick, Machine& machine);
+
+// For the way between processes.
+std::string to_text(const Machine& machine);
+Result<Machine> from_text(const std::string& text);
+void append(Machine& machine, Machine&& more);  // all lists
+
+// The cluster that the measurements describe.
+spec::Cluster cluster_of(const Machine& machine);
+std::string cluster_file(const Machine& machine, const spec::Cluster& cluster);
+
+}  // namespace twinpod::machine
