@@ -169,8 +169,8 @@ sim::StepTimes usual_times(const spec::Job& job, const program::Program& program
   return times;
 }
 
-// Communication in another order of the axes takes longer by as much as it would with nothing hidden, and as many of its
-// seconds hide as in the usual one: computation does not grow with it.
+// Communication in another order of the axes takes longer by as much as it would with nothing hidden, and as many of
+// its seconds hide as in the usual one: computation does not grow with it.
 sim::OpTime moved(const sim::OpTime& fitted, const sim::OpTime& usual, const sim::OpTime& here) {
   if (usual.seconds() <= 0 || here.seconds() <= 0) return fitted;
   const double seconds = fitted.seconds() * here.seconds() / usual.seconds();

@@ -64,9 +64,9 @@ using StageShares = std::vector<StageShare>;
 
 StageShares stage_shares(const spec::Job& job);
 
-// Seconds that a device idles at an exchange between stages that its host waits for: Megatron-LM synchronizes after each
-// of them (p2p_communication.py, batch_p2p_sync), so that the queue of kernels runs empty, and what the host does next
-// hides behind nothing. Zero-bubble and DualPipe schedules post theirs and go on.
+// Seconds that a device idles at an exchange between stages that its host waits for: Megatron-LM synchronizes after
+// each of them (p2p_communication.py, batch_p2p_sync), so that the queue of kernels runs empty, and what the host does
+// next hides behind nothing. Zero-bubble and DualPipe schedules post theirs and go on.
 double exchange_stop_s(const spec::Job& job);
 
 // The step as sums. The slowest stage computes all micro-batches; the others wait for it.
