@@ -18,12 +18,13 @@ set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlo
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
     "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc")
 
-# Headers of others that nearly every file includes, compiled once for each library where that works: clang's builds, for
-# sanitizers and lint, take a third less time. gcc 12 warns of its own std::string when it comes precompiled, and gcc's
-# build without them is what shows that each file includes what it uses.
-string(COMPARE EQUAL "${CMAKE_CXX_COMPILER_ID}" "Clang" TWINPOD_PRECOMPILES)
+# Headers of others that nearly every file includes, compiled once for each library: a build takes a third less time.
+# `./test full` builds once without (TWINPOD_PRECOMPILES), which shows that each file includes what it uses.
 set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <functional> <map> <optional> <string>
                            <string_view> <utility> <vector>)
+
+# Those that read input, share memory or index by hand: `./test` runs their tests under the sanitizers, the others' without.
+set(TWINPOD_LOW_MODULES core spec layout cluster model collective comm kernel machine program chakra)
 
 include(GoogleTest)
 
@@ -141,9 +142,11 @@ function(module_of file out)
   set(${out} ${name} PARENT_SCOPE)
 endfunction()
 
-# src/plan/search_bench.cpp becomes bench/plan_search_bench; the target `bench` builds all of them.
+# src/plan/search_bench.cpp becomes bench/plan_search_bench; the target `bench` builds all of them,
+# `bench_low` those of the low modules.
 function(add_single_file_programs files folder)
   add_custom_target(${folder})
+  add_custom_target(${folder}_low)
   foreach(file IN LISTS files)
     file(RELATIVE_PATH target ${CMAKE_SOURCE_DIR}/src ${file})
     string(REGEX REPLACE "\\.cpp$" "" target "${target}")
@@ -152,8 +155,39 @@ function(add_single_file_programs files folder)
     add_executable(${target} ${file})
     target_link_libraries(${target} PRIVATE twinpod_flags ${own} ${ARGN})
     add_dependencies(${folder} ${target})
+    if(own IN_LIST TWINPOD_LOW_MODULES)
+      add_dependencies(${folder}_low ${target})
+    endif()
     set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
   endforeach()
+endfunction()
+
+# twinpod_tests has the tests of all modules; twinpod_tests_low and twinpod_tests_high those of two halves, each with the
+# libraries that it needs and no others.
+function(add_tests tests modules)
+  list(JOIN TWINPOD_LOW_MODULES "|" low_names)
+  foreach(half low high)
+    set(files ${tests})
+    set(libraries ${modules})
+    if(half STREQUAL "low")
+      list(FILTER files INCLUDE REGEX "/src/(${low_names})/")
+      list(FILTER libraries INCLUDE REGEX "^(${low_names})$")
+    else()
+      list(FILTER files EXCLUDE REGEX "/src/(${low_names})/")
+    endif()
+    list(APPEND libraries twinpod_flags nlohmann_json::nlohmann_json GTest::gtest_main)
+    add_library(tests_${half} OBJECT ${files})
+    target_link_libraries(tests_${half} PRIVATE ${libraries})
+    # The tests' own code need not be fast, and builds in two thirds of the time.
+    target_compile_options(tests_${half} PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(TWINPOD_PRECOMPILES)
+      target_precompile_headers(tests_${half} PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
+    endif()
+    add_executable(twinpod_tests_${half} $<TARGET_OBJECTS:tests_${half}>)
+    target_link_libraries(twinpod_tests_${half} PRIVATE ${libraries})
+  endforeach()
+  add_executable(twinpod_tests $<TARGET_OBJECTS:tests_low> $<TARGET_OBJECTS:tests_high>)
+  target_link_libraries(twinpod_tests PRIVATE ${libraries})
 endfunction()
 
 function(finish_modules)
@@ -164,21 +198,9 @@ function(finish_modules)
     add_executable(twinpod ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
     target_link_libraries(twinpod PRIVATE twinpod_flags cli)
   endif()
-  # A build for some modules' tests only needs what those use.
-  if(TWINPOD_TESTS_OF)
-    list(JOIN TWINPOD_TESTS_OF "|" some)
-    list(FILTER tests INCLUDE REGEX "/src/(${some})/")
-    set(modules ${TWINPOD_TESTS_OF})
-  endif()
   if(tests)
     enable_testing()
-    add_executable(twinpod_tests ${tests})
-    target_link_libraries(twinpod_tests PRIVATE twinpod_flags ${modules} nlohmann_json::nlohmann_json GTest::gtest_main)
-    # The tests' own code need not be fast, and builds in two thirds of the time.
-    target_compile_options(twinpod_tests PRIVATE $<$<CONFIG:Release>:-O1>)
-    if(TWINPOD_PRECOMPILES)
-      target_precompile_headers(twinpod_tests PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
-    endif()
+    add_tests("${tests}" "${modules}")
     gtest_discover_tests(twinpod_tests DISCOVERY_MODE PRE_TEST)
   endif()
   add_single_file_programs("${benchs}" bench benchmark::benchmark_main)
