@@ -182,7 +182,8 @@ Result<Runs> simulate_one(const program::Program& program, const sim::StepTimes&
   Result<sim::StepRun> run = sim::run_step(input);
   if (!run) return tl::unexpected(run.error());
   Runs runs{std::move(*run), {}};
-  runs.metrics = report::step_metrics(program, sim::timeline_of(runs.run));
+  runs.metrics = report::step_metrics(program, runs.run.step_s, runs.run.kinds.size(),
+                                      [&](std::size_t k) { return sim::timeline_of(runs.run.kinds[k]); });
   return runs;
 }
 

@@ -116,15 +116,24 @@ double RankShares::exposed_s() const {
   return sum;
 }
 
-StepMetrics step_metrics(const program::Program& program, const program::Timeline& timeline) {
+StepMetrics step_metrics(const program::Program& program, double step_s, std::size_t num_ranks, const MakeRank& rank) {
   StepMetrics metrics;
   double ranks = 0;
-  for (const program::RankTimeline& rank : timeline.ranks) ranks += rank.count;
-  for (const program::RankTimeline& rank : timeline.ranks) {
-    metrics.ranks.push_back(shares_of(program, rank, timeline.step_s));
-    add(metrics.ranks.back(), rank.count / ranks, metrics.mean);
+  for (std::size_t i = 0; i < num_ranks; ++i) {
+    const program::RankTimeline one = rank(i);
+    metrics.ranks.push_back(shares_of(program, one, step_s));
+    add(metrics.ranks.back(), one.count, metrics.mean);
+    ranks += one.count;
   }
+  RankShares mean;
+  if (ranks > 0) add(metrics.mean, 1 / ranks, mean);
+  metrics.mean = mean;
   return metrics;
+}
+
+StepMetrics step_metrics(const program::Program& program, const program::Timeline& timeline) {
+  return step_metrics(program, timeline.step_s, timeline.ranks.size(),
+                      [&](std::size_t i) { return timeline.ranks[i]; });
 }
 
 }  // namespace twinpod::report

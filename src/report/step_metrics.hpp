@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "program/timeline.hpp"
@@ -29,5 +30,9 @@ struct StepMetrics {
 };
 
 StepMetrics step_metrics(const program::Program& program, const program::Timeline& timeline);
+
+// The same from ranks that are made one at a time: a long step need not stand in memory twice.
+using MakeRank = std::function<program::RankTimeline(std::size_t)>;
+StepMetrics step_metrics(const program::Program& program, double step_s, std::size_t num_ranks, const MakeRank& rank);
 
 }  // namespace twinpod::report

@@ -93,7 +93,8 @@ struct StepRun {
 // (infeasible).
 Result<StepRun> run_step(const StepInput& input);
 
-// What happened, without why.
+// What happened, without why: on one kind of ranks, and on all of them.
+program::RankTimeline timeline_of(const RankKind& kind);
 program::Timeline timeline_of(const StepRun& run);
 
 // Where the ops of an instance begin in RankKind::ops.

@@ -5,12 +5,14 @@
 
 namespace twinpod::sim {
 
+program::RankTimeline timeline_of(const RankKind& kind) {
+  return {kind.rank, kind.count, kind.program_kind, {kind.ops.begin(), kind.ops.end()}};
+}
+
 program::Timeline timeline_of(const StepRun& run) {
   program::Timeline timeline;
   timeline.step_s = run.step_s;
-  for (const RankKind& kind : run.kinds) {
-    timeline.ranks.push_back({kind.rank, kind.count, kind.program_kind, {kind.ops.begin(), kind.ops.end()}});
-  }
+  for (const RankKind& kind : run.kinds) timeline.ranks.push_back(timeline_of(kind));
   return timeline;
 }
 
