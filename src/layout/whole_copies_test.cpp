@@ -42,7 +42,7 @@ TEST(WholeCopies, AreAsManyAsNamed) {
 TEST(WholeCopies, LeaveWhatIsNamedOrFits) {
   EXPECT_EQ(with_whole_copies(read({{"layout.tp=8"}, {"layout.pp=8"}, {"devices=1120"}})).cluster.devices, 1120);
   EXPECT_EQ(with_whole_copies(read({{"layout.tp=8"}, {"layout.pp=7"}})).cluster.devices, 1120);
-  // 5 tensor ranks never suit 96 heads; a copy of 1,024 ranks on all devices is the only one that is near.
+  // No number of copies makes 5 tensor ranks divide 96 heads.
   EXPECT_EQ(with_whole_copies(read({{"layout.tp=5"}, {"layout.pp=3"}})).idle_devices, 0);
 }
 
