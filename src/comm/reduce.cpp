@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-#include "comm/half.hpp"
+#include "core/half.hpp"
 
 namespace twinpod::comm {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "comm/half.hpp"
+#include "core/half.hpp"
 #include "core/rng.hpp"
 
 namespace twinpod::comm {

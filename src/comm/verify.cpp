@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "comm/half.hpp"
+#include "core/half.hpp"
 
 namespace twinpod::comm {
 namespace {

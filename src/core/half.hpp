@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace twinpod::comm {
+namespace twinpod {
 
 // What a 16-bit float is stored as.
 struct Bf16 {
@@ -51,4 +51,4 @@ struct F16 {
   return {static_cast<std::uint16_t>(sign | (magnitude >= 0x47800000U ? large : finite))};
 }
 
-}  // namespace twinpod::comm
+}  // namespace twinpod

@@ -1,0 +1,38 @@
+// Matrix products of the trainer, as BLAS has them, but row by row in memory.
+//
+//     gemm<float>({.m = tokens, .n = 3 * hidden, .k = hidden, .transpose_b = true}, x, w, y);     // y = x w^T
+//     gemm<float>({.m = 3 * hidden, .n = hidden, .k = tokens, .transpose_a = true, .accumulate = true}, dy, x, dw);
+//
+// A weight is stored as [outputs, inputs]. Which of several ways is the fastest for a shape is found out the first time
+// that it is asked for (gemm.cpp). Ways differ in the order of their sums, so
+// tune_gemm(false) takes the first way for every shape, and two runs are equal bit by bit.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel/real.hpp"
+
+namespace twinpod::kernel {
+
+// c (m x n) = op(a) (m x k) op(b) (k x n), or c += ... . A transposed a is stored as (k x m), b as (n x k).
+struct Gemm {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  // Elements from one row to the next as stored; 0: rows follow each other.
+  std::int64_t stride_a = 0;
+  std::int64_t stride_b = 0;
+  std::int64_t stride_c = 0;
+};
+
+// For <float, float>, <Bf16, Bf16>, <Bf16, float>, <double, double>. Sizes of 0 are allowed.
+template <typename T, typename C = T>
+void gemm(const Gemm& shape, const T* a, const T* b, C* c);
+
+// On (as at first): new shapes are timed in each way that is known. Off: every shape goes the first way.
+void tune_gemm(bool on);
+
+}  // namespace twinpod::kernel
