@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/arithmetic.hpp"
+#include "model/kept.hpp"
 
 namespace twinpod::program {
 namespace {
@@ -49,13 +50,16 @@ int add_buffer(Shape& shape, BufferKind kind, Segment segment, int layer, double
 // Parameters that ZeRO-3 gathers for one pass and their gradients; nothing when it gathers for the whole step.
 void add_shard_buffers(const Scene& scene, Shape& shape, Segment segment, int layer, double parameters,
                        LayerBuffers& buffers) {
+  const bool executed = scene.job.stack.executed;
+  if (executed && scatters_each_pass(scene.job))
+    buffers.gradients = add_buffer(shape, BufferKind::communication, segment, layer, parameters * scene.bytes.gradient);
   if (scene.job.layout.zero < 3 || shard_ranks(scene.job) <= 1 || gathers_once_a_step(scene.job)) return;
   const double gathered = parameters * scene.bytes.gathered;
   buffers.gathered = add_buffer(shape, BufferKind::communication, segment, layer, gathered);
   // The look-up's backward pass needs no parameters, and has no weight half that could stand apart.
   const bool table = segment == Segment::embedding;
   if (!table) buffers.gathered_again = add_buffer(shape, BufferKind::communication, segment, layer, gathered);
-  if (table && scene.program.splits_backward) return;
+  if (executed || (table && scene.program.splits_backward)) return;
   buffers.gradients = add_buffer(shape, BufferKind::communication, segment, layer, parameters * kHalfBytes);
 }
 
@@ -90,7 +94,7 @@ const LayerScene& layer_scene(Scene& scene, const Layer& layer) {
   own.ready = true;
   own.plan = layer_plan(job, layer);
   own.parameters = layer_piece_parameters(job, layer);
-  own.sharded = layer_parameters(job, scene.shard, kind);
+  own.sharded = job.stack.executed ? own.parameters : layer_parameters(job, scene.shard, kind);
   own.stored_bytes = model::layer_activation_bytes(job.model, scene.shard, kind, scene.rules);
   own.working_bytes = model::layer_working_bytes(job.model, scene.shard, kind, scene.rules);
   model::ActivationRules none = scene.rules;
@@ -141,6 +145,31 @@ Block finish(Builder& builder) {
   return std::move(block);
 }
 
+namespace {
+
+// Activations of a layer as the trainer keeps them.
+void add_kept_buffers(const Scene& scene, Shape& shape, int index, LayerBuffers& buffers) {
+  const Layer& layer = shape.layers[static_cast<std::size_t>(index)];
+  const model::KeptRules rules{scene.job.layout.recompute, layer.recomputed,
+                               static_cast<int>(activation_bytes(scene.job))};
+  const model::KeptLayer kept = model::kept_of_layer(scene.job.model, scene.shard, rules);
+  const auto add = [&](BufferKind kind, std::int64_t bytes) {
+    return add_buffer(shape, kind, Segment::block, index, static_cast<double>(bytes));
+  };
+  buffers.stored = add(BufferKind::activations, kept.stored_bytes);
+  buffers.working = add(BufferKind::working, kept.working_bytes);
+}
+
+// The trainer gathers a tied table with the embedding's other tensors.
+double gathered_of_head(const Scene& scene) {
+  const spec::Job& job = scene.job;
+  const double own = head_parameters(job, scene.copies_table).total();
+  const bool shared = job.stack.executed && job.model.tied_embeddings && !scene.copies_table;
+  return own + (shared ? embedding_parameters(job).total() : 0);
+}
+
+}  // namespace
+
 ShapeBuffers add_buffers(Scene& scene, Shape& shape) {
   const spec::Job& job = scene.job;
   ShapeBuffers all;
@@ -155,6 +184,12 @@ ShapeBuffers add_buffers(Scene& scene, Shape& shape) {
     const bool kept = scene.rules.recompute == spec::Recompute::full && !layer.recomputed;
     const double stored = kept ? own.kept_bytes : own.stored_bytes;
     LayerBuffers buffers;
+    if (job.stack.executed) {
+      add_kept_buffers(scene, shape, i, buffers);
+      add_shard_buffers(scene, shape, Segment::block, i, own.parameters.total(), buffers);
+      all.layers.push_back(buffers);
+      continue;
+    }
     buffers.stored = add_buffer(shape, BufferKind::activations, Segment::block, i, stored);
     if (job.layout.offload_activations)
       buffers.returned = add_buffer(shape, BufferKind::activations, Segment::block, i, stored);
@@ -165,9 +200,12 @@ ShapeBuffers add_buffers(Scene& scene, Shape& shape) {
     all.layers.push_back(buffers);
   }
   if (shape.head) {
-    const double bytes = model::head_activation_bytes(job.model, scene.shard, scene.rules);
+    const auto element = static_cast<int>(activation_bytes(job));
+    const double bytes = job.stack.executed
+                             ? static_cast<double>(model::kept_of_head(job.model, scene.shard, element).bytes)
+                             : model::head_activation_bytes(job.model, scene.shard, scene.rules);
     all.head.stored = add_buffer(shape, BufferKind::working, Segment::head, -1, bytes);
-    add_shard_buffers(scene, shape, Segment::head, -1, head_parameters(job, scene.copies_table).total(), all.head);
+    add_shard_buffers(scene, shape, Segment::head, -1, gathered_of_head(scene), all.head);
   }
   return all;
 }

@@ -156,7 +156,9 @@ void add_layer_forward(LayerPass& pass, Phase phase) {
     exchange_tokens(pass, phase, segments[i]);
     open_tensor(pass, phase, segments[i], segments[i].opens);
     add_segment(pass, phase, i);
-    close_tensor(pass, phase, segments[i], segments[i].closes);
+    // What the trainer makes again ends with what the backward pass reads.
+    const bool ends = pass.scene.job.stack.executed && phase == Phase::recompute && i + 1 == segments.size();
+    close_tensor(pass, phase, segments[i], segments[i].closes && !ends);
   }
 }
 

@@ -59,6 +59,10 @@ PieceParameters parameters_of(Pass& pass, const Unit& unit) {
 // As the closed form counts what ZeRO-3 gathers of a unit.
 PieceParameters sharded_parameters(Pass& pass, const Unit& unit) {
   const spec::Job& job = pass.scene.job;
+  if (unit.segment == Segment::head && job.stack.executed) {
+    const bool shared = job.model.tied_embeddings && !pass.scene.copies_table;
+    return {head_parameters(job, pass.scene.copies_table).dense + (shared ? embedding_parameters(job).dense : 0), 0};
+  }
   if (unit.segment == Segment::head)
     return {static_cast<double>(job.model.vocab) * job.model.hidden / job.layout.tp, 0};
   if (unit.segment == Segment::embedding) return embedding_parameters(job);
@@ -87,7 +91,7 @@ int add_shard_ops(Pass& pass, const Unit& unit, bool gathers, int after, int& fi
     op.group = group;
     op.verb = gathers ? Verb::all_gather : Verb::reduce_scatter;
     op.bytes = (gathers ? volumes.gather_bytes : volumes.scatter_bytes) / volumes.calls;
-    op.element = element_of(gathers ? pass.scene.bytes.gathered : job.stack.scatter_bytes);
+    op.element = element_of(gathers ? pass.scene.bytes.gathered : scattered_bytes(job));
     for (int i = 0; i < static_cast<int>(volumes.calls + 0.5); ++i) {
       op.round = i;
       last = pass.builder.add(op, {after});
@@ -143,7 +147,7 @@ std::vector<std::vector<std::size_t>> buckets_of(Pass& pass) {
       bytes = 0;
     }
     buckets.back().push_back(is_forward(pass) ? backwards.size() - 1 - i : i);
-    bytes += parameters_of(pass, backwards[i]).total() * pass.scene.job.stack.scatter_bytes;
+    bytes += parameters_of(pass, backwards[i]).total() * scattered_bytes(pass.scene.job);
   }
   return buckets;
 }
@@ -184,30 +188,54 @@ void gather_for_the_step(Pass& pass) {
   }
 }
 
+void tensor_op(Pass& pass, const Unit& unit, Verb verb, double bytes) {
+  Op op = unit_op(pass, unit);
+  op.kind = OpKind::collective;
+  op.lane = Lane::tensor;
+  op.verb = verb;
+  op.group = Group::tensor;
+  op.bytes = bytes;
+  pass.builder.chain(op);
+}
+
+double stream_bytes(const Pass& pass) {
+  return pass.scene.shard.tokens() * pass.scene.job.model.hidden * activation_bytes(pass.scene.job);
+}
+
 void embedding_ops(Pass& pass, const Unit& unit) {
   const spec::Job& job = pass.scene.job;
   if (pass.key.phase == Phase::backward_weight) return;
+  const bool divided = job.stack.executed && job.layout.sequence_parallel && job.layout.tp > 1;
+  if (divided && !is_forward(pass)) tensor_op(pass, unit, Verb::all_gather, stream_bytes(pass));
   Op op = unit_op(pass, unit);
   op.work = pass.scene.embedding_works[static_cast<std::size_t>(pass.key.phase)];
   pass.builder.chain(op);
   if (!is_forward(pass) || job.layout.tp <= 1) return;
-  Op reduce = unit_op(pass, unit);
-  reduce.kind = OpKind::collective;
-  reduce.lane = Lane::tensor;
-  reduce.verb = Verb::all_reduce;
-  reduce.group = Group::tensor;
-  reduce.bytes = pass.scene.shard.tokens() * job.model.hidden * kHalfBytes;
-  pass.builder.chain(reduce);
+  tensor_op(pass, unit, divided ? Verb::reduce_scatter : Verb::all_reduce, stream_bytes(pass));
+}
+
+// Only Programs that are executed spell out the collectives of a divided vocabulary; elsewhere they are too small to
+// tell.
+void head_ops(Pass& pass, const Unit& unit) {
+  const spec::Job& job = pass.scene.job;
+  const bool divided = job.stack.executed && job.layout.tp > 1;
+  if (divided && is_forward(pass) && job.layout.sequence_parallel)
+    tensor_op(pass, unit, Verb::all_gather, stream_bytes(pass));
+  Op op = unit_op(pass, unit);
+  op.work = pass.scene.head_works[static_cast<std::size_t>(pass.key.phase)];
+  pass.builder.chain(op);
+  if (!divided) return;
+  constexpr double kStatistics = 3 * 4;  // of a token: maximum, sum, logit of the label
+  if (is_forward(pass)) {
+    tensor_op(pass, unit, Verb::all_gather, kStatistics * pass.scene.shard.tokens() * job.layout.tp);
+  } else {
+    tensor_op(pass, unit, job.layout.sequence_parallel ? Verb::reduce_scatter : Verb::all_reduce, stream_bytes(pass));
+  }
 }
 
 void unit_ops(Pass& pass, const Unit& unit) {
   if (unit.segment == Segment::embedding) return embedding_ops(pass, unit);
-  if (unit.segment == Segment::head) {
-    Op op = unit_op(pass, unit);
-    op.work = pass.scene.head_works[static_cast<std::size_t>(pass.key.phase)];
-    pass.builder.chain(op);
-    return;
-  }
+  if (unit.segment == Segment::head) return head_ops(pass, unit);
   const Layer& layer = layer_of(pass, unit);
   LayerPass one{pass.scene,      layer_scene(pass.scene, layer), buffers_of(pass, unit), pass.builder, unit.layer,
                 layer.recomputed};
@@ -254,8 +282,10 @@ void park(Pass& pass, const Unit& unit, int last) {
 void send_gradients(Pass& pass, const Unit& unit, int last) {
   if (!makes_weights(pass)) return;
   const spec::Job& job = pass.scene.job;
-  const bool tied = unit.segment == Segment::embedding && job.model.tied_embeddings && !pass.scene.copies_table;
-  if (job.layout.zero == 3 && !tied && (pass.key.last || !gathers_once_a_step(job))) {
+  const bool tied = unit.segment == Segment::embedding && job.model.tied_embeddings && !pass.scene.copies_table &&
+                    !job.stack.executed;
+  const bool scatters = job.layout.zero == 3 || (job.stack.executed && scatters_each_pass(job));
+  if (scatters && !tied && (pass.key.last || !gathers_once_a_step(job))) {
     int first = -1;
     const int scattered = add_shard_ops(pass, unit, false, last, first);
     pass.builder.free(scattered, buffers_of(pass, unit).gradients);

@@ -1,4 +1,6 @@
 // What belongs to the step as a whole: training data, reductions that nothing hides, the optimizer's update.
+#include <cmath>
+
 #include "cluster/network.hpp"
 #include "program/blocks.hpp"
 
@@ -21,7 +23,7 @@ Op step_op(OpKind kind, Lane lane, double bytes, ElementType element) {
 
 void reduce(Scene& scene, Builder& builder, Group group, double bytes) {
   if (layout::size(scene.program.mesh, group) <= 1 || bytes <= 0) return;
-  Op op = step_op(OpKind::collective, Lane::data, bytes, element_of(scene.job.stack.scatter_bytes));
+  Op op = step_op(OpKind::collective, Lane::data, bytes, element_of(scattered_bytes(scene.job)));
   op.verb = Verb::all_reduce;
   op.group = group;
   builder.chain(op);
@@ -35,10 +37,12 @@ void reduce_copies(Scene& scene, const StepKey& key, Builder& builder) {
   if (job.layout.zero == 3) {
     for (const DataTransfer& one : data_volumes(job, key.rank)) reduce(scene, builder, Group::replica, one.bytes);
   }
-  if (key.mirrors) reduce(scene, builder, Group::mirror, owned_parameters(job, key.rank) * job.stack.scatter_bytes);
+  if (key.mirrors) reduce(scene, builder, Group::mirror, owned_parameters(job, key.rank) * scattered_bytes(job));
   if (!key.ties) return;
   const double table = static_cast<double>(job.model.vocab) * job.model.hidden / job.layout.tp;
-  reduce(scene, builder, Group::ends, table / shards * job.stack.scatter_bytes);
+  const double rows = std::ceil(static_cast<double>(job.model.vocab) / job.layout.tp);
+  const double summed = job.stack.executed ? rows * job.model.hidden : table / shards;
+  reduce(scene, builder, Group::ends, summed * scattered_bytes(job));
 }
 
 // Each rank of a scale-up domain sends its part of the domain's sum, and gets the same part updated.
@@ -49,10 +53,10 @@ void ask_servers(Scene& scene, const StepKey& key, Builder& builder) {
   const double stride = static_cast<double>(job.layout.ep) * scene.shard.etp;
   const cluster::Group experts = cluster::group_of(job.cluster, expert_shard_ranks(job), stride);
   const double part = key.rank.dense / dense.per_domain + key.rank.experts / experts.per_domain;
-  const double push = part * job.stack.scatter_bytes;
-  const double pull = part * job.stack.gather_bytes;
-  builder.chain(step_op(OpKind::push, Lane::data, push, element_of(job.stack.scatter_bytes)));
-  builder.chain(step_op(OpKind::pull, Lane::data, pull, element_of(job.stack.gather_bytes)));
+  const double push = part * scattered_bytes(job);
+  const double pull = part * gathered_bytes(job);
+  builder.chain(step_op(OpKind::push, Lane::data, push, element_of(scattered_bytes(job))));
+  builder.chain(step_op(OpKind::pull, Lane::data, pull, element_of(gathered_bytes(job))));
 }
 
 void update_on_host(Scene& scene, Builder& builder, double owned, int work) {
@@ -104,7 +108,8 @@ std::vector<Op> data_ops(const spec::Job& job, const PieceParameters& parameters
   for (int i = 0; i < volumes.size; ++i) {
     const DataTransfer& one = volumes.items[static_cast<std::size_t>(i)];
     if ((one.verb == cluster::Verb::all_gather) != gathers || one.bytes <= 0 || one.group.ranks <= 1) continue;
-    const double element = gathers ? job.stack.gather_bytes : job.stack.scatter_bytes;
+    const double element = gathers ? gathered_bytes(job) : scattered_bytes(job);
+    if (!gathers && job.stack.executed && scatters_each_pass(job)) continue;
     Op op = step_op(OpKind::collective, Lane::data, one.bytes, element_of(element));
     const bool dense = i < of_dense;
     op.group = servers ? (dense ? Group::domain : Group::expert_domain) : (dense ? Group::data : Group::expert_data);
@@ -136,14 +141,18 @@ Block finish_block(Scene& scene, const StepKey& key, Shape& shape) {
   Builder builder;
   builder.block.phase = Phase::update;
   builder.enters = true;
+  // The trainer sums copies of a tied table before it divides the sum among the ranks of a stage.
+  if (job.stack.executed) reduce_copies(scene, key, builder);
   if (!scene.overlaps) {
     for (const Op& op : data_ops(job, key.rank, false)) builder.chain(op);
   }
-  reduce_copies(scene, key, builder);
+  if (!job.stack.executed) reduce_copies(scene, key, builder);
+  if (key.whole > 0) reduce(scene, builder, Group::tensor, key.whole * 4);
   if (job.layout.servers > 0) {
     ask_servers(scene, key, builder);
   } else {
-    if (!scene.program.validates_later) reduce(scene, builder, Group::world, 4);  // the norm of gradients, to clip them
+    // The norm of gradients, to clip them; the trainer sends the loss along.
+    if (!scene.program.validates_later) reduce(scene, builder, Group::world, job.stack.executed ? 8 : 4);
     update(scene, key, builder, shape);
   }
   if (!scene.overlaps || job.layout.servers > 0) {

@@ -6,6 +6,7 @@
 
 #include "layout/check.hpp"
 #include "model/arithmetic.hpp"
+#include "model/tensors.hpp"
 #include "program/blocks.hpp"
 #include "program/order.hpp"
 #include "program/schedule.hpp"
@@ -193,6 +194,23 @@ void add_passes(Generator& g, Kind& kind) {
   }
 }
 
+// With sequence parallelism, what the trainer sums over the tensor-parallel ranks at the end of a step.
+double whole_parameters(const Generator& g, const Kind& kind) {
+  const spec::Job& job = g.job;
+  if (!job.stack.executed || !job.layout.sequence_parallel || job.layout.tp <= 1) return 0;
+  const auto whole = [&](const std::vector<model::Tensor>& tensors) {
+    return static_cast<double>(model::flat_places(tensors, job.layout.tp, 1).whole);
+  };
+  double sum = 0;
+  for (const Chunk& chunk : kind.chunks) {
+    const Shape& shape = g.program.shapes[static_cast<std::size_t>(chunk.shape)];
+    if (shape.embedding) sum += whole(model::embedding_tensors(job.model));
+    sum += static_cast<double>(shape.layers.size()) * whole(model::layer_tensors(job.model, 0));
+    if (shape.head) sum += whole(model::head_tensors(job.model, false));
+  }
+  return sum;
+}
+
 StepKey step_key(const Generator& g, const Kind& kind) {
   StepKey key;
   bool has_end = false;
@@ -206,6 +224,7 @@ StepKey step_key(const Generator& g, const Kind& kind) {
   }
   key.ties = has_end && g.scene.copies_table;
   key.mirrors = g.order.placement == Placement::mirror;
+  key.whole = whole_parameters(g, kind);
   return key;
 }
 

@@ -4,6 +4,8 @@
 
 #include "model/activation.hpp"
 #include "model/arithmetic.hpp"
+#include "model/kept.hpp"
+#include "model/tensors.hpp"
 
 namespace twinpod::program {
 namespace {
@@ -50,11 +52,18 @@ double parameter_bytes(const spec::Job& job, const ParameterBytes& bytes, const 
   return bytes.gathered * rank.total() + (bytes.parameter > bytes.gathered ? shard : 0);
 }
 
+// As the trainer lays them down.
+PieceParameters flat_parameters(const spec::Job& job, const std::vector<model::Tensor>& tensors) {
+  const auto shards = static_cast<std::int64_t>(shard_ranks(job));
+  return {static_cast<double>(model::flat_places(tensors, job.layout.tp, shards).elements), 0};
+}
+
 double communication_bytes(const spec::Job& job, const ParameterBytes& bytes, const PieceParameters& rank) {
   const model::Shard shard = model::shard_of(job);
   const double ends = shard.tokens() * job.model.hidden * model::activation_rules(job).element_bytes;
   const double split = shard.sequence_parallel ? job.layout.tp : 1;
   double sum = 0;
+  if (job.stack.executed) return job.layout.pp > 1 ? kTransferBuffers * transfer_bytes(job, shard) : 0;
   if (spec::data_parallel(job) > 1) sum += std::min(job.stack.memory.bucket_bytes, rank.total() * bytes.gradient);
   if (job.layout.pp > 1) sum += kTransferBuffers * ends / split;
   if (split > 1) sum += ends;  // the gathered input of a product
@@ -83,10 +92,12 @@ ParameterBytes bytes_of_parameter(const spec::Job& job) {
 }
 
 PieceParameters embedding_parameters(const spec::Job& job) {
+  if (job.stack.executed) return flat_parameters(job, model::embedding_tensors(job.model));
   return {model::parameters(job.model).embedding / job.layout.tp, 0};
 }
 
 PieceParameters layer_piece_parameters(const spec::Job& job, const Layer& layer) {
+  if (job.stack.executed) return flat_parameters(job, model::layer_tensors(job.model, 0));
   const model::ParameterCount count = model::parameters(job.model);
   const double tp = job.layout.tp;
   if (layer.predicts) {
@@ -101,6 +112,8 @@ PieceParameters layer_piece_parameters(const spec::Job& job, const Layer& layer)
 PieceParameters head_parameters(const spec::Job& job, bool copies_table) {
   const model::ParameterCount count = model::parameters(job.model);
   const bool copied = job.model.tied_embeddings && copies_table;
+  if (job.stack.executed)
+    return flat_parameters(job, model::head_tensors(job.model, copied || !job.model.tied_embeddings));
   const double table = copied ? static_cast<double>(job.model.vocab) * job.model.hidden : count.head;
   return {table / job.layout.tp + count.final_norm, 0};
 }
@@ -137,16 +150,33 @@ std::vector<Buffer> residents(const spec::Job& job, const PieceParameters& rank)
     add(BufferKind::gradients, bytes.gradient * (job.layout.pp > 1 ? rank.total() : held(job, rank, 2)));
   if (!updates_elsewhere(job)) add(BufferKind::optimizer, bytes.optimizer * owned_parameters(job, rank));
   add(BufferKind::communication, communication_bytes(job, bytes, rank));
+  if (job.stack.executed) {
+    const auto element = static_cast<int>(activation_bytes(job));
+    add(BufferKind::working,
+        static_cast<double>(model::workspace_of(job.model, model::shard_of(job), element).bytes));
+  }
   add(BufferKind::runtime, job.stack.memory.runtime_bytes);
   return list;
 }
 
 double bucket_bytes(const spec::Job& job) {
+  if (job.stack.executed) return 0;  // each piece of the model for itself
   if (job.stack.memory.bucket_bytes > 0) return job.stack.memory.bucket_bytes;
   const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
   return std::max(kBucketParameters, kBucketParametersOfRank * ranks) * job.stack.scatter_bytes;
 }
 
-bool overlaps_data(const spec::Job& job) { return job.stack.physics.dp_hidden > kOverlaps; }
+bool overlaps_data(const spec::Job& job) {
+  if (!job.stack.executed) return job.stack.physics.dp_hidden > kOverlaps;
+  if (scatters_each_pass(job)) return true;
+  // Both copies of a tied table are summed before their shards are: not before all backward passes are done.
+  const bool waits = job.model.tied_embeddings && job.layout.pp > 1 && job.layout.zero > 0;
+  return job.stack.physics.dp_hidden > kOverlaps && !waits;
+}
+
+bool scatters_each_pass(const spec::Job& job) {
+  if (job.layout.pp > 1 || shard_ranks(job) <= 1) return false;
+  return job.layout.zero == 3 ? !gathers_once_a_step(job) : job.layout.zero == 2 && job.stack.executed;
+}
 
 }  // namespace twinpod::program

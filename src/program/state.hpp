@@ -53,4 +53,7 @@ double bucket_bytes(const spec::Job& job);
 // reduces when all backward passes are done.
 bool overlaps_data(const spec::Job& job);
 
+// Gradients of a piece of the model are scattered as soon as a backward pass has made them, and added up in shards.
+bool scatters_each_pass(const spec::Job& job);
+
 }  // namespace twinpod::program

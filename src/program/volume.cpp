@@ -35,7 +35,7 @@ void add_exchange(const spec::Job& job, const model::Shard& shard, const model::
   if (job.layout.ep <= 1 || work.routed_tokens <= 0) return;
   const double stride = std::max(1, shard.etp);
   const cluster::Group group = cluster::group_of(job.cluster, job.layout.ep, stride);
-  const double token_bytes = work.routed_tokens * job.model.hidden * kHalfBytes;
+  const double token_bytes = work.routed_tokens * job.model.hidden * activation_bytes(job);
   const double k = job.model.experts.per_token;
   volumes.exchange_inside_bytes = token_bytes * k * (group.per_domain - 1) / group.per_domain;
   volumes.exchange_outside_bytes = token_bytes * copies_sent_out(job, group);
@@ -53,12 +53,22 @@ ShardVolumes shard_volumes(const spec::Job& job, double parameters, const cluste
   ShardVolumes volumes;
   volumes.group = group;
   volumes.calls = std::max(1.0, job.stack.gathers_per_layer);
-  volumes.gather_bytes = parameters * (narrow ? 1 : job.stack.gather_bytes);
-  volumes.scatter_bytes = parameters * job.stack.scatter_bytes;
+  volumes.gather_bytes = parameters * (narrow ? 1 : gathered_bytes(job));
+  volumes.scatter_bytes = parameters * scattered_bytes(job);
   return volumes;
 }
 
 }  // namespace
+
+double activation_bytes(const spec::Job& job) { return spec::is_wide(job.training.precision) ? 4 : kHalfBytes; }
+
+double scattered_bytes(const spec::Job& job) {
+  return spec::is_wide(job.training.precision) ? 4 : job.stack.scatter_bytes;
+}
+
+double gathered_bytes(const spec::Job& job) {
+  return spec::is_wide(job.training.precision) ? 4 : job.stack.gather_bytes;
+}
 
 double micro_batches(const spec::Job& job) {
   const double at_once = static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch;
@@ -71,12 +81,12 @@ LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, cons
   volumes.tensor_calls = tensor_calls(job, shard, kind);
   if (volumes.tensor_calls > 0) {
     volumes.tensor_group = cluster::group_of(job.cluster, job.layout.tp, 1);
-    volumes.tensor_bytes = shard.tokens() * job.model.hidden * kHalfBytes;
+    volumes.tensor_bytes = shard.tokens() * job.model.hidden * activation_bytes(job);
   }
   if (job.layout.cp > 1) {
     const model::AttentionWidths w = model::attention_widths(job.model);
     volumes.context_group = cluster::group_of(job.cluster, job.layout.cp, job.layout.tp);
-    volumes.context_bytes = shard.tokens() * (w.key + w.value) / job.layout.tp * kHalfBytes * job.layout.cp;
+    volumes.context_bytes = shard.tokens() * (w.key + w.value) / job.layout.tp * activation_bytes(job) * job.layout.cp;
   }
   add_exchange(job, shard, work, volumes);
   return volumes;
@@ -114,7 +124,7 @@ double expert_shard_ranks(const spec::Job& job) {
 
 DataVolumes data_volumes(const spec::Job& job, const PieceParameters& rank) {
   const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp;
-  const double gradient = job.stack.scatter_bytes;
+  const double gradient = scattered_bytes(job);
   DataVolumes volumes;
   if (job.layout.zero == 3) {
     // Shards that live in a smaller group are still summed over its copies.
@@ -131,7 +141,7 @@ DataVolumes data_volumes(const spec::Job& job, const PieceParameters& rank) {
     const cluster::Group own{group.per_domain, group.per_domain};
     const cluster::Group& reducing = job.layout.servers > 0 ? own : group;
     volumes.add({Verb::reduce_scatter, parameters * gradient, reducing});
-    volumes.add({Verb::all_gather, parameters * job.stack.gather_bytes, reducing});
+    volumes.add({Verb::all_gather, parameters * gathered_bytes(job), reducing});
   };
   add(rank.dense, cluster::group_of(job.cluster, ranks, job.layout.tp));
   if (rank.experts > 0) add(rank.experts, expert_copies(job));
@@ -147,15 +157,16 @@ ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& mean) 
   // Of all ranks together: every parameter once, and once for each domain that contributes to it.
   const double share = static_cast<double>(job.cluster.devices) / job.layout.servers;
   const double sent = share * (mean.dense / dense.per_domain + mean.experts / experts.per_domain);
-  volumes.push_bytes = sent * job.stack.scatter_bytes;
-  volumes.pull_bytes = sent * job.stack.gather_bytes;
+  volumes.push_bytes = sent * scattered_bytes(job);
+  volumes.pull_bytes = sent * gathered_bytes(job);
   volumes.parameters = share * (mean.dense / dense.ranks + mean.experts / experts.ranks);
   volumes.domains = dense.domains();
   return volumes;
 }
 
 double transfer_bytes(const spec::Job& job, const model::Shard& shard) {
-  return shard.tokens() * job.model.hidden * kHalfBytes / job.layout.tp;
+  const bool divided = !job.stack.executed || shard.sequence_parallel;
+  return shard.tokens() * job.model.hidden * activation_bytes(job) / (divided ? job.layout.tp : 1);
 }
 
 }  // namespace twinpod::program

@@ -17,6 +17,11 @@ namespace twinpod::program {
 
 inline constexpr double kHalfBytes = 2;  // of a 16-bit element
 
+// Bytes of an activation, of a gradient when it is reduced between ranks, of a parameter when ZeRO gathers it.
+double activation_bytes(const spec::Job& job);
+double scattered_bytes(const spec::Job& job);
+double gathered_bytes(const spec::Job& job);
+
 // Micro-batches that a rank works on in a step; at least one.
 double micro_batches(const spec::Job& job);
 
@@ -97,7 +102,7 @@ struct ServerVolumes {
 ServerVolumes server_volumes(const spec::Job& job, const PieceParameters& mean);
 
 // A micro-batch between two stages, one way, from one rank: each rank of a tensor-parallel group sends its part
-// (scatter/gather of Narayanan 2021; sequence parallelism).
+// (scatter/gather of Narayanan 2021; sequence parallelism). The trainer's ranks send all of it without.
 double transfer_bytes(const spec::Job& job, const model::Shard& shard);
 
 }  // namespace twinpod::program

@@ -65,6 +65,7 @@ void read_stack_fields(const Node& node, Context& context, Stack& stack) {
   reader.text("name", stack.title);
   reader.text("family", stack.family);
   reader.count("year", stack.year, 1970, 2100);
+  reader.flag("executed", stack.executed);
   reader.quantity("launches", stack.launches, Quantity::number, 0, 1000);
   reader.flag("fused_attention", stack.fused_attention);
   reader.flag("selective_by_default", stack.selective_by_default);

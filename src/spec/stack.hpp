@@ -35,6 +35,8 @@ struct Stack {
   std::string title;   // as people write it
   std::string family;  // stacks of one family share what was fitted: "megatron", "fsdp", "xla", ...
   int year = 0;
+  // Ours: `train` runs its Programs. Their buffers and collectives are then those of the trainer, to the byte.
+  bool executed = false;
   std::vector<std::string>
       traits;                   // what it does, by name: catalog/parameters.yaml holds what each trait costs or saves
   FieldValues fixed;            // fields that the software settles (a compiled program has no launch time)

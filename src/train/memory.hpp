@@ -1,0 +1,45 @@
+// Memory of a rank, counted: what is in use now and what was at most.
+//
+//     Memory memory;
+//     void* buffer = memory.take(bytes);          // aligned to 64 bytes, huge pages where they help
+//     memory.give(buffer);
+//     memory.peak_bytes()
+//
+// What is given back is kept for the next of the same size, because new pages cost more than a layer's memory traffic.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace twinpod::train {
+
+class Memory {
+ public:
+  Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  void* take(std::int64_t bytes);
+  void give(void* memory);
+
+  // Memory that was got elsewhere (shared with other ranks).
+  void count(std::int64_t bytes);
+
+  std::int64_t live_bytes() const { return live_; }
+  std::int64_t peak_bytes() const { return peak_; }
+
+ private:
+  struct Area {
+    std::int64_t bytes = 0;
+    std::size_t mapped = 0;
+  };
+  std::map<void*, Area> areas_;                        // all there are
+  std::map<std::int64_t, std::vector<void*>> unused_;  // by size
+  std::int64_t live_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+}  // namespace twinpod::train

@@ -1,0 +1,219 @@
+// Before the first step: groups, memory, parameters.
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "layout/mesh.hpp"
+#include "program/state.hpp"
+#include "program/volume.hpp"
+#include "train/rank.hpp"
+
+namespace twinpod::train {
+namespace {
+
+using layout::Axis;
+using layout::Group;
+
+template <typename T>
+constexpr bool kHasMaster = !std::is_same_v<T, Sum<T>>;
+
+Sizes sizes_of(const spec::Job& job, int tp_rank) {
+  const spec::Model& model = job.model;
+  const int tp = job.layout.tp;
+  Sizes sizes;
+  sizes.tokens = std::int64_t{job.layout.micro_batch} * job.training.sequence;
+  sizes.rows = job.layout.sequence_parallel ? sizes.tokens / tp : sizes.tokens;
+  sizes.hidden = model.hidden;
+  sizes.attention = {job.layout.micro_batch, job.training.sequence, model.attention.heads / tp,
+                     model.attention.kv_heads / tp, model.attention.head_dim};
+  sizes.queries = std::int64_t{sizes.attention.heads} * model.attention.head_dim;
+  sizes.keys = std::int64_t{sizes.attention.kv_heads} * model.attention.head_dim;
+  sizes.ffn = model.ffn / tp;
+  sizes.gated = model.gated_mlp;
+  sizes.norm = {sizes.rows, sizes.hidden, 1e-5, model.norm == spec::Norm::rms_norm};
+  const std::int64_t rows = (std::int64_t{model.vocab} + tp - 1) / tp;
+  sizes.vocabulary.first = std::min<std::int64_t>(model.vocab, tp_rank * rows);
+  sizes.vocabulary.count = std::min<std::int64_t>(model.vocab - sizes.vocabulary.first, rows);
+  return sizes;
+}
+
+template <typename T>
+Result<void> make_groups(Rank<T>& rank) {
+  const layout::Mesh& mesh = rank.program.mesh;
+  for (int g = 0; g < layout::kNumGroups; ++g) {
+    const auto which = static_cast<Group>(g);
+    const bool used = which == Group::tensor || which == Group::data || which == Group::shard || which == Group::ends;
+    if (which == Group::world && mesh.ranks() > 1) rank.groups[static_cast<std::size_t>(g)] = &rank.world;
+    if (!used || layout::size(mesh, which) <= 1) continue;
+    const std::vector<int> members = layout::members(mesh, which, rank.rank);
+    const bool alone = std::find(members.begin(), members.end(), rank.rank) == members.end() || members.size() < 2;
+    const int color = alone ? -1 : *std::min_element(members.begin(), members.end());
+    Result<comm::Group> group = comm::split(rank.world, color, layout::position(mesh, which, rank.rank));
+    if (!group) return tl::unexpected(group.error());
+    if (*group == nullptr) continue;
+    rank.groups[static_cast<std::size_t>(g)] = group->get();
+    rank.owned_groups.push_back(std::move(*group));
+  }
+  return {};
+}
+
+// Which part of the parameters this rank updates.
+template <typename T>
+void divide(Rank<T>& rank) {
+  const std::int64_t shards = rank.job.layout.zero > 0 ? rank.pieces.shards : 1;
+  const int position = shards > 1 ? rank.dp_rank : 0;
+  const bool by_piece = program::overlaps_data(rank.job) || rank.shards_gradients;
+  const std::int64_t each = rank.pieces.elements / shards;
+  rank.owned_elements = each;
+  for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
+    for (const Piece& piece : chunk) {
+      if (by_piece) {
+        const std::int64_t part = piece.elements() / shards;
+        rank.owned.push_back({&piece, position * part, part, piece.offset / shards});
+        continue;
+      }
+      const std::int64_t begin = std::max(piece.offset, position * each);
+      const std::int64_t end = std::min(piece.offset + piece.elements(), (position + 1) * each);
+      if (begin < end) rank.owned.push_back({&piece, begin - piece.offset, end - begin, begin - position * each});
+    }
+  }
+}
+
+// Shared memory where other ranks of this host read it, else private memory in huge pages.
+template <typename T>
+Result<std::byte*> take(Rank<T>& rank, std::int64_t bytes, bool shared) {
+  if (!shared) return static_cast<std::byte*>(rank.memory.take(bytes));
+  const Result<void*> memory = comm::allocate(rank.world, static_cast<std::size_t>(bytes));
+  if (!memory) return tl::unexpected(memory.error());
+  rank.memory.count(bytes);
+  return static_cast<std::byte*>(*memory);
+}
+
+template <typename T, typename E>
+Result<void> take_elements(Rank<T>& rank, std::int64_t count, bool shared, E*& out) {
+  const Result<std::byte*> memory = take(rank, count * static_cast<std::int64_t>(sizeof(E)), shared);
+  if (!memory) return tl::unexpected(memory.error());
+  out = reinterpret_cast<E*>(*memory);  // NOLINT: raw memory
+  std::fill_n(out, count, E{});
+  return {};
+}
+
+template <typename T>
+Result<void> take_residents(Rank<T>& rank) {
+  const spec::Job& job = rank.job;
+  const bool copies = rank.pieces.shards > 1;
+  const std::int64_t all = rank.pieces.elements;
+  const std::int64_t shard = all / rank.pieces.shards;
+  const bool adam = job.training.optimizer == spec::Optimizer::adam;
+  const bool tensor = job.layout.tp > 1;
+  rank.places = model::workspace_of(job.model, model::shard_of(job), sizeof(T));
+  rank.head_places = model::kept_of_head(job.model, model::shard_of(job), sizeof(T));
+  std::vector<Result<void>> done;
+  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, copies, rank.parameters));
+  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, copies, rank.gradients));
+  if (kHasMaster<T>) done.push_back(take_elements(rank, rank.owned_elements, false, rank.master));
+  if (job.training.optimizer != spec::Optimizer::sgd)
+    done.push_back(take_elements(rank, rank.owned_elements, false, rank.mean));
+  if (adam) done.push_back(take_elements(rank, rank.owned_elements, false, rank.square));
+  done.push_back(take_elements(rank, rank.places.bytes, tensor, rank.workspace));
+  const std::int64_t transfer = rank.sizes.rows * rank.sizes.hidden;
+  for (T*& slot : rank.transfers) {
+    if (job.layout.pp > 1) done.push_back(take_elements(rank, transfer, false, slot));
+  }
+  const std::int64_t runtime = runtime_bytes<T>(job);
+  done.push_back(take_elements(rank, runtime, tensor, rank.kernel_room));
+  for (const Result<void>& one : done) {
+    if (!one) return one;
+  }
+  rank.packed = reinterpret_cast<Sum<T>*>(  // NOLINT: raw memory
+      rank.kernel_room + kernel::attention_workspace_bytes<T>(rank.sizes.attention));
+  return {};
+}
+
+// ZeRO-3 keeps a part of each piece; the rest is made and dropped.
+template <typename T>
+void initialize_piece(Rank<T>& rank, const Piece& piece, std::uint64_t seed) {
+  if (!rank.shards_parameters) {
+    initialize<T>(rank.job, piece, rank.tp_rank, seed, rank.parameters + piece.offset);
+    return;
+  }
+  std::vector<T> whole(static_cast<std::size_t>(piece.elements()));
+  initialize<T>(rank.job, piece, rank.tp_rank, seed, whole.data());
+  const std::int64_t part = piece.elements() / rank.pieces.shards;
+  std::copy_n(whole.begin() + rank.dp_rank * part, part, rank.parameters + piece.offset / rank.pieces.shards);
+}
+
+template <typename T>
+void initialize_master(Rank<T>& rank, const Owned& own, std::uint64_t seed) {
+  if constexpr (kHasMaster<T>) {
+    std::vector<Sum<T>> whole(static_cast<std::size_t>(own.piece->elements()));
+    initialize<Sum<T>>(rank.job, *own.piece, rank.tp_rank, seed, whole.data());
+    std::copy_n(whole.begin() + own.first, own.count, rank.master + own.place);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+std::int64_t runtime_bytes(const spec::Job& job) {
+  const auto whole = [&](const std::vector<model::Tensor>& tensors) {
+    return model::flat_places(tensors, job.layout.tp, 1).whole;
+  };
+  std::int64_t packed = 0;
+  if (job.layout.sequence_parallel && job.layout.tp > 1) {
+    packed = whole(model::embedding_tensors(job.model)) + whole(model::head_tensors(job.model, false)) +
+             job.model.layers * whole(model::layer_tensors(job.model, 0));
+  }
+  return static_cast<std::int64_t>(kernel::attention_workspace_bytes<T>(sizes_of(job, 0).attention)) +
+         packed * static_cast<std::int64_t>(sizeof(Sum<T>));
+}
+
+template <typename T>
+Rank<T>::Rank(const spec::Job& job_, const program::Program& program_, comm::Communicator& world_)
+    : job(job_), program(program_), world(world_), rank(comm::rank_of(world_)) {
+  kind = program::kind_of_rank(program, rank);
+  tp_rank = layout::coordinate(program.mesh, rank, Axis::tp);
+  dp_rank = layout::coordinate(program.mesh, rank, Axis::dp);
+  sizes = sizes_of(job, tp_rank);
+  pieces = pieces_of(job, program, kind);
+  shards_gradients = program::scatters_each_pass(job);
+  shards_parameters = shards_gradients && job.layout.zero == 3;
+}
+
+template <typename T>
+Rank<T>::~Rank() {
+  for (comm::Handle& handle : sending) (void)handle.wait();
+  const auto give_back = [&](bool shared, void* memory) {
+    if (shared && memory != nullptr) comm::release(world, memory);
+  };
+  give_back(pieces.shards > 1, parameters);
+  give_back(pieces.shards > 1, gradients);
+  give_back(job.layout.tp > 1, workspace);
+  give_back(job.layout.tp > 1, kernel_room);
+}
+
+template <typename T>
+Result<void> set_up(Rank<T>& rank, std::uint64_t seed) {
+  if (const Result<void> done = make_groups(rank); !done) return done;
+  divide(rank);
+  if (const Result<void> done = take_residents(rank); !done) return done;
+  for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
+    for (const Piece& piece : chunk) initialize_piece(rank, piece, seed);
+  }
+  for (const Owned& own : rank.owned) initialize_master(rank, own, seed);
+  const auto all = static_cast<std::size_t>(rank.program.micro_batches * rank.sizes.tokens);
+  rank.tokens.assign(all, 0);
+  rank.labels.assign(all, 0);
+  return {};
+}
+
+#define TWINPOD_INSTANTIATE(T)                             \
+  template struct Rank<T>;                                 \
+  template std::int64_t runtime_bytes<T>(const spec::Job&); \
+  template Result<void> set_up(Rank<T>&, std::uint64_t)
+TWINPOD_INSTANTIATE(float);
+TWINPOD_INSTANTIATE(double);
+TWINPOD_INSTANTIATE(Bf16);
+#undef TWINPOD_INSTANTIATE
+
+}  // namespace twinpod::train
