@@ -36,7 +36,8 @@ S gelu_slope(S x) {
   constexpr S kScale = static_cast<S>(0.79788456080286535588);
   const S t = gelu_tanh(x);
   const S du = kScale * (1 + 3 * static_cast<S>(0.044715) * x * x);
-  return (1 + t) / 2 + x / 2 * (1 - t * t) * du;
+  const S rest = 1 - t * t;
+  return (1 + t) / 2 + (rest > 0 ? x / 2 * rest * du : 0);  // du may be infinite
 }
 
 template <typename T>
