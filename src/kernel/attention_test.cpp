@@ -1,0 +1,123 @@
+#include "kernel/attention.hpp"
+
+#include "kernel/testing.hpp"
+
+namespace twinpod::kernel {
+namespace {
+
+struct Sample {
+  AttentionShape shape;
+  Doubles qkv, dout;
+};
+
+Sample sample(const AttentionShape& shape, double scale = 1) {
+  const std::int64_t rows = shape.batch * shape.sequence;
+  return {shape, some(rows * (shape.heads + 2 * shape.kv_heads) * shape.head_dim, 1, scale),
+          some(rows * shape.heads * shape.head_dim, 2)};
+}
+
+template <typename T>
+struct Outcome {
+  std::vector<T> out, dqkv;
+  std::vector<Sum<T>> log_sums;
+};
+
+template <typename T>
+Outcome<T> run(const Sample& s) {
+  Outcome<T> o;
+  o.out = std::vector<T>(s.dout.size());
+  o.dqkv = as<T>(s.qkv);  // to be overwritten
+  o.log_sums = std::vector<Sum<T>>(static_cast<std::size_t>(s.shape.batch * s.shape.heads * s.shape.sequence));
+  const std::size_t bytes = attention_workspace_bytes<T>(s.shape);
+  EXPECT_EQ(bytes % 64, 0U);
+  std::vector<std::byte> room(bytes, std::byte{0x7f});  // what was there before does not matter
+  const auto qkv = as<T>(s.qkv), dout = as<T>(s.dout);
+  attention<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), room.data());
+  std::fill(room.begin(), room.end(), std::byte{0xff});
+  attention_backward<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), dout.data(), o.dqkv.data(), room.data());
+  return o;
+}
+
+template <typename T>
+void compare_with_double(Sample s, const Outcome<double>& b) {
+  const Outcome<T> a = run<T>(s);
+  EXPECT_LE(difference(doubles(a.out), b.out), kTolerance<T>);
+  EXPECT_LE(difference(doubles(a.log_sums), b.log_sums), kTolerance<float>);
+  EXPECT_LE(difference(doubles(a.dqkv), b.dqkv), 2 * kTolerance<T>);
+}
+
+TEST(Attention, EveryVersionIsCloseToDouble) {
+  const std::vector<AttentionShape> shapes = {{2, 1, 2, 2, 64},    {1, 7, 2, 1, 8},    {2, 31, 3, 3, 16},
+                                              {1, 64, 4, 2, 40},   {1, 65, 2, 2, 64},  {1, 130, 1, 1, 80},
+                                              {1, 384, 2, 1, 64},  {1, 70, 1, 1, 256}, {1, 66, 2, 1, 7},
+                                              {1, 100, 1, 1, 128}, {1, 65, 1, 1, 1}};
+  for (const AttentionShape& shape : shapes) {
+    SCOPED_TRACE(testing::Message() << shape.sequence << " x " << shape.head_dim);
+    Sample s = sample(shape, 2);
+    s.qkv = rounded<Bf16>(s.qkv);
+    s.dout = rounded<Bf16>(s.dout);
+    const Outcome<double> exact = run<double>(s);
+    with_each_instruction_set([&] {
+      compare_with_double<float>(s, exact);
+      compare_with_double<Bf16>(s, exact);
+    });
+  }
+}
+
+TEST(Attention, LongSequencesGoByBlocksOfKeys) {
+  const Sample s = sample({1, 4200, 1, 1, 16}, 3);
+  const Sample same{s.shape, rounded<float>(s.qkv), rounded<float>(s.dout)};
+  const Outcome<double> exact = run<double>(same);
+  with_each_instruction_set([&] {
+    if (instructions() != Instructions::scalar) compare_with_double<float>(same, exact);
+  });
+}
+
+TEST(Attention, PeakedScoresNeitherOverflowNorVanish) {
+  const Sample s = sample({1, 200, 1, 1, 32}, 40);
+  const Sample same{s.shape, rounded<float>(s.qkv), rounded<float>(s.dout)};
+  const Outcome<double> exact = run<double>(same);
+  with_each_instruction_set([&] {
+    // Scores of hundreds have errors of 1e-5 themselves.
+    const Outcome<float> o = run<float>(same);
+    EXPECT_LE(difference(doubles(o.out), exact.out), 1e-3);
+    EXPECT_LE(difference(doubles(o.dqkv), exact.dqkv), 1e-3);
+  });
+}
+
+TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
+  for (const int kv_heads : {1, 2}) {
+    Sample s = sample({2, 5, 2, kv_heads, 3});
+    const Outcome<double> o = run<double>(s);
+    const auto loss = [&] {
+      Outcome<double> now;
+      now.out = Doubles(s.dout.size());
+      now.log_sums = Doubles(o.log_sums.size());
+      attention<double>(s.shape, s.qkv.data(), now.out.data(), now.log_sums.data(), nullptr);
+      return dot(now.out, s.dout);
+    };
+    EXPECT_LE(difference(o.dqkv, numeric_gradient(s.qkv, loss)), kGradientTolerance);
+  }
+}
+
+TEST(Attention, ATokenDoesNotSeeWhatComesLater) {
+  Sample s = sample({1, 100, 1, 1, 8});
+  with_each_instruction_set([&] {
+    const auto before = run<float>(s).out;
+    Sample later = s;
+    for (std::size_t i = 60 * 24; i < later.qkv.size(); ++i) later.qkv[i] = 5;
+    const auto after = run<float>(later).out;
+    for (std::size_t i = 0; i < 60 * 8; ++i) EXPECT_EQ(before[i], after[i]);
+    EXPECT_NE(before.back(), after.back());
+  });
+}
+
+TEST(Attention, NothingToDoIsFine) {
+  with_each_instruction_set([] {
+    run<float>(sample({0, 16, 2, 2, 8}));
+    run<float>(sample({2, 0, 2, 2, 8}));
+  });
+}
+
+}  // namespace
+}  // namespace twinpod::kernel

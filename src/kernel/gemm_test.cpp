@@ -1,0 +1,104 @@
+#include "kernel/gemm.hpp"
+
+#include "kernel/product.hpp"
+#include "kernel/testing.hpp"
+
+namespace twinpod::kernel {
+namespace {
+
+// Room for rows of `stride`, or of `width` when that is 0.
+std::int64_t room(std::int64_t rows, std::int64_t width, std::int64_t stride) { return rows * std::max(width, stride); }
+
+template <typename T, typename C>
+std::vector<C> product(const Gemm& s, const Doubles& a, const Doubles& b, const Doubles& c) {
+  const auto in_a = as<T>(a), in_b = as<T>(b);
+  auto out = as<C>(c);
+  gemm<T, C>(s, in_a.data(), in_b.data(), out.data());
+  return out;
+}
+
+template <typename T, typename C>
+void compare_with_double(const Gemm& s) {
+  SCOPED_TRACE(testing::Message() << s.m << " x " << s.n << " x " << s.k << (s.transpose_a ? " T" : " N")
+                                  << (s.transpose_b ? "T" : "N") << (s.accumulate ? " added" : ""));
+  const Doubles a = rounded<T>(some(s.transpose_a ? room(s.k, s.m, s.stride_a) : room(s.m, s.k, s.stride_a), 1));
+  const Doubles b = rounded<T>(some(s.transpose_b ? room(s.n, s.k, s.stride_b) : room(s.k, s.n, s.stride_b), 2));
+  const Doubles c = rounded<C>(some(room(s.m, s.n, s.stride_c), 3));
+  const Doubles exact = product<double, double>(s, a, b, c);
+  for (int again = 0; again < 2; ++again)  // the first one is timed, in several ways
+    EXPECT_LE(difference(doubles(product<T, C>(s, a, b, c)), exact), kTolerance<C>);
+}
+
+void compare_all(const Gemm& s) {
+  compare_with_double<float, float>(s);
+  compare_with_double<Bf16, Bf16>(s);
+  compare_with_double<Bf16, float>(s);
+}
+
+std::vector<Gemm> all_kinds(std::int64_t m, std::int64_t n, std::int64_t k, bool strided) {
+  std::vector<Gemm> shapes;
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const bool add : {false, true}) {
+        Gemm s{.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb, .accumulate = add};
+        if (strided) {
+          s.stride_a = (ta ? m : k) + 3;
+          s.stride_b = (tb ? k : n) + 5;
+          s.stride_c = n + 7;
+        }
+        shapes.push_back(s);
+      }
+  return shapes;
+}
+
+TEST(Gemm, DoubleIsRowsTimesColumns) {
+  const Doubles a = {1, 2, 3, 4, 5, 6}, b = {1, 0, 2, 1, 0, 3};
+  const Doubles expected = {5, 11, 14, 23};
+  EXPECT_EQ((product<double, double>({.m = 2, .n = 2, .k = 3}, a, b, Doubles(4))), expected);
+  EXPECT_EQ((product<double, double>({.m = 2, .n = 2, .k = 3, .transpose_a = true}, {1, 4, 2, 5, 3, 6}, b, Doubles(4))),
+            expected);
+  EXPECT_EQ((product<double, double>({.m = 2, .n = 2, .k = 3, .transpose_b = true}, a, {1, 2, 0, 0, 1, 3}, Doubles(4))),
+            expected);
+}
+
+TEST(Gemm, EveryTranspositionOfOddSizes) {
+  set_threads(1);
+  with_each_instruction_set([] {
+    for (const std::int64_t m : kOddSizes)
+      for (const Gemm& s : all_kinds(m, 65, 31, false)) compare_all(s);
+    for (const std::int64_t n : kOddSizes)
+      for (const Gemm& s : all_kinds(31, n, 7, false)) compare_all(s);
+    for (const std::int64_t k : kOddSizes)
+      for (const Gemm& s : all_kinds(64, 33, k, false)) compare_all(s);
+  });
+}
+
+TEST(Gemm, RowsMayStandApart) {
+  with_each_instruction_set([] {
+    for (const Gemm& s : all_kinds(65, 50, 31, true)) compare_all(s);
+  });
+}
+
+TEST(Gemm, LongSumsAndSeveralBlocks) {
+  for (const Gemm& s : all_kinds(300, 200, 1000, false)) compare_all(s);
+}
+
+TEST(Gemm, SizesOfZero) {
+  std::vector<float> c = {1, 2};
+  gemm<float>({.m = 0, .n = 2, .k = 3}, nullptr, nullptr, c.data());
+  gemm<float>({.m = 1, .n = 2, .k = 0, .accumulate = true}, nullptr, nullptr, c.data());
+  EXPECT_EQ(c, (std::vector<float>{1, 2}));
+  gemm<float>({.m = 1, .n = 2, .k = 0}, nullptr, nullptr, c.data());
+  EXPECT_EQ(c, (std::vector<float>{0, 0}));
+}
+
+TEST(Gemm, WithoutTuningTwoRunsAreEqualBitByBit) {
+  tune_gemm(false);
+  const Gemm s{.m = 200, .n = 150, .k = 300, .transpose_a = true};
+  const Doubles a = some(200 * 300, 1), b = some(300 * 150, 2), c(200 * 150);
+  EXPECT_EQ((product<float, float>(s, a, b, c)), (product<float, float>(s, a, b, c)));
+  tune_gemm(true);
+}
+
+}  // namespace
+}  // namespace twinpod::kernel

@@ -1,0 +1,47 @@
+#include "kernel/optimizer.hpp"
+
+#include <array>
+
+#include "kernel/passes.hpp"
+
+namespace twinpod::kernel {
+
+template <typename T>
+void adamw(const AdamW& settings, std::int64_t count, Sum<T>* master, T* copy, const Sum<T>* gradient, Sum<T>* mean,
+           Sum<T>* square) {
+  passes<T>().adamw(settings, count, master, copy, gradient, mean, square);
+}
+template decltype(adamw<float>) adamw<float>;
+template decltype(adamw<Bf16>) adamw<Bf16>;
+template decltype(adamw<double>) adamw<double>;
+
+template <typename T>
+void sgd(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, const Sum<T>* gradient, Sum<T>* velocity) {
+  passes<T>().sgd(settings, count, master, copy, gradient, velocity);
+}
+template decltype(sgd<float>) sgd<float>;
+template decltype(sgd<Bf16>) sgd<Bf16>;
+template decltype(sgd<double>) sgd<double>;
+
+// 32 sums side by side, each of every 32nd element, whatever the processor. The square of a float is exact in double,
+// so that a fused multiplication and addition changes nothing.
+template <typename S>
+double sum_of_squares(std::int64_t count, const S* x) {
+  constexpr int kLanes = 32;
+  std::array<double, kLanes> sums{};
+  const std::int64_t whole = count - count % kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double value = x[i + lane];
+      sums[static_cast<std::size_t>(lane)] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double part : sums) sum += part;
+  for (std::int64_t i = whole; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+template decltype(sum_of_squares<float>) sum_of_squares<float>;
+template decltype(sum_of_squares<double>) sum_of_squares<double>;
+
+}  // namespace twinpod::kernel

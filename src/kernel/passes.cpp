@@ -1,0 +1,53 @@
+#include "kernel/passes.hpp"
+
+#include "kernel/processor.hpp"
+#include "kernel/reference/attention.hpp"
+#include "kernel/reference/elementwise.hpp"
+#include "kernel/reference/norm.hpp"
+#include "kernel/reference/optimizer.hpp"
+#include "kernel/reference/vocabulary.hpp"
+
+namespace twinpod::kernel {
+namespace {
+
+template <typename T>
+const Passes<T>& plain_passes() {
+  static constexpr Passes<T> kPasses{
+      .add_bias = reference::add_bias<T>,
+      .add_column_sums = reference::add_column_sums<T>,
+      .add = reference::add<T>,
+      .bias_gelu = reference::bias_gelu<T>,
+      .gelu = reference::gelu<T>,
+      .gelu_backward = reference::gelu_backward<T>,
+      .bias_swiglu = reference::bias_swiglu<T>,
+      .swiglu = reference::swiglu<T>,
+      .swiglu_backward = reference::swiglu_backward<T>,
+      .rotate = reference::rotate<T>,
+      .add_norm = reference::add_norm<T>,
+      .norm_again = reference::norm_again<T>,
+      .norm_backward = reference::norm_backward<T>,
+      .look_up = reference::look_up<T>,
+      .look_up_backward = reference::look_up_backward<T>,
+      .row_maxima = reference::row_maxima<T>,
+      .row_sums = reference::row_sums<T>,
+      .loss_backward = reference::loss_backward<T>,
+      .loss_and_backward = reference::loss_and_backward<T>,
+      .adamw = reference::adamw<T>,
+      .sgd = reference::sgd<T>,
+      .attention = reference::attention<T>,
+      .attention_backward = reference::attention_backward<T>,
+  };
+  return kPasses;
+}
+
+}  // namespace
+
+template <typename T>
+const Passes<T>& passes() {
+  return plain_passes<T>();
+}
+template decltype(passes<float>) passes<float>;
+template decltype(passes<Bf16>) passes<Bf16>;
+template decltype(passes<double>) passes<double>;
+
+}  // namespace twinpod::kernel

@@ -1,0 +1,43 @@
+// The kernels of one instruction set: how the functions of the public headers find their fastest version.
+#pragma once
+
+#include "kernel/attention.hpp"
+#include "kernel/elementwise.hpp"
+#include "kernel/norm.hpp"
+#include "kernel/optimizer.hpp"
+#include "kernel/vocabulary.hpp"
+
+namespace twinpod::kernel {
+
+template <typename T>
+struct Passes {
+  decltype(kernel::add_bias<T>)* add_bias;
+  decltype(kernel::add_column_sums<T>)* add_column_sums;
+  decltype(kernel::add<T>)* add;
+  decltype(kernel::bias_gelu<T>)* bias_gelu;
+  decltype(kernel::gelu<T>)* gelu;
+  decltype(kernel::gelu_backward<T>)* gelu_backward;
+  decltype(kernel::bias_swiglu<T>)* bias_swiglu;
+  decltype(kernel::swiglu<T>)* swiglu;
+  decltype(kernel::swiglu_backward<T>)* swiglu_backward;
+  decltype(kernel::rotate<T>)* rotate;
+  decltype(kernel::add_norm<T>)* add_norm;
+  decltype(kernel::norm_again<T>)* norm_again;
+  decltype(kernel::norm_backward<T>)* norm_backward;
+  decltype(kernel::look_up<T>)* look_up;
+  decltype(kernel::look_up_backward<T>)* look_up_backward;
+  decltype(kernel::row_maxima<T>)* row_maxima;
+  decltype(kernel::row_sums<T>)* row_sums;
+  decltype(kernel::loss_backward<T>)* loss_backward;
+  decltype(kernel::loss_and_backward<T>)* loss_and_backward;
+  decltype(kernel::adamw<T>)* adamw;
+  decltype(kernel::sgd<T>)* sgd;
+  decltype(kernel::attention<T>)* attention;
+  decltype(kernel::attention_backward<T>)* attention_backward;
+};
+
+// Of instructions(); for double always the plain ones. T: float, Bf16, double.
+template <typename T>
+const Passes<T>& passes();
+
+}  // namespace twinpod::kernel

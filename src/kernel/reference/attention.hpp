@@ -1,0 +1,109 @@
+// Causal attention, plainly: one query at a time, in double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernel/attention.hpp"
+#include "kernel/reference/element.hpp"
+
+namespace twinpod::kernel::reference {
+
+// Where the parts of a token's row stand.
+struct RowsOf {
+  std::int64_t stride, keys, values;
+};
+inline RowsOf rows_of(const AttentionShape& shape) {
+  const std::int64_t d = shape.head_dim;
+  const std::int64_t keys = shape.heads * d;
+  const std::int64_t values = keys + shape.kv_heads * d;
+  return {values + shape.kv_heads * d, keys, values};
+}
+
+template <typename T>
+double dot(int count, const T* a, const T* b) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += static_cast<double>(get(a[i])) * static_cast<double>(get(b[i]));
+  return sum;
+}
+
+template <typename T>
+void attend(const AttentionShape& shape, const T* sequence, std::int64_t query, int head, T* out, Sum<T>& log_sum) {
+  const RowsOf rows = rows_of(shape);
+  const int d = shape.head_dim, kv = head / (shape.heads / shape.kv_heads);
+  const T* q = sequence + query * rows.stride + head * d;
+  const T* keys = sequence + rows.keys + kv * d;
+  const T* values = sequence + rows.values + kv * d;
+  std::vector<double> scores(static_cast<std::size_t>(query + 1));
+  for (std::int64_t j = 0; j <= query; ++j)
+    scores[static_cast<std::size_t>(j)] = dot(d, q, keys + j * rows.stride) / std::sqrt(d);
+  const double maximum = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (const double score : scores) sum += std::exp(score - maximum);
+  log_sum = static_cast<Sum<T>>(maximum + std::log(sum));
+  for (int e = 0; e < d; ++e) {
+    double value = 0;
+    for (std::int64_t j = 0; j <= query; ++j)
+      value += std::exp(scores[static_cast<std::size_t>(j)] - maximum) / sum *
+               static_cast<double>(get(values[j * rows.stride + e]));
+    put(out[e], static_cast<Sum<T>>(value));
+  }
+}
+
+template <typename T>
+void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sums, void* /*workspace*/) {
+  const RowsOf rows = rows_of(shape);
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (int head = 0; head < shape.heads; ++head) {
+      for (std::int64_t i = 0; i < shape.sequence; ++i) {
+        attend(shape, qkv + b * shape.sequence * rows.stride, i, head,
+               out + ((b * shape.sequence + i) * shape.heads + head) * shape.head_dim,
+               log_sums[(b * shape.heads + head) * shape.sequence + i]);
+      }
+    }
+  }
+}
+
+// Gradients through one query: into dq, and added to those of all keys and values before it. `sequence` is qkv, d its
+// gradient, both of one sequence; out and dout are of the query and head.
+template <typename T>
+void attend_backward(const AttentionShape& shape, const T* sequence, std::int64_t query, int head, const T* out,
+                     Sum<T> log_sum, const T* dout, double* gradients) {
+  const RowsOf rows = rows_of(shape);
+  const int d = shape.head_dim, kv = head / (shape.heads / shape.kv_heads);
+  const double scale = 1 / std::sqrt(d), delta = dot(d, dout, out);
+  const std::int64_t q = query * rows.stride + head * d;
+  for (std::int64_t j = 0; j <= query; ++j) {
+    const std::int64_t key = j * rows.stride + rows.keys + kv * d, value = j * rows.stride + rows.values + kv * d;
+    const double p = std::exp(dot(d, sequence + q, sequence + key) * scale - static_cast<double>(log_sum));
+    const double dscore = p * (dot(d, dout, sequence + value) - delta) * scale;
+    for (int e = 0; e < d; ++e) {
+      gradients[value + e] += p * static_cast<double>(get(dout[e]));
+      gradients[q + e] += dscore * static_cast<double>(get(sequence[key + e]));
+      gradients[key + e] += dscore * static_cast<double>(get(sequence[q + e]));
+    }
+  }
+}
+
+template <typename T>
+void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const Sum<T>* log_sums, const T* dout,
+                        T* dqkv, void* /*workspace*/) {
+  const std::int64_t size = shape.sequence * rows_of(shape).stride;
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    std::vector<double> gradients(static_cast<std::size_t>(size));
+    for (int head = 0; head < shape.heads; ++head) {
+      for (std::int64_t i = 0; i < shape.sequence; ++i) {
+        const std::int64_t at = ((b * shape.sequence + i) * shape.heads + head) * shape.head_dim;
+        attend_backward(shape, qkv + b * size, i, head, out + at,
+                        log_sums[(b * shape.heads + head) * shape.sequence + i], dout + at, gradients.data());
+      }
+    }
+    for (std::int64_t at = 0; at < size; ++at)
+      put(dqkv[b * size + at], static_cast<Sum<T>>(gradients[static_cast<std::size_t>(at)]));
+  }
+}
+
+}  // namespace twinpod::kernel::reference
