@@ -76,8 +76,10 @@ Result<std::string> prepare(const Arguments& arguments) {
   data::PrepareRequest request;
   request.output = arguments.value_or("output", "");
   request.replace = arguments.has("force");
-  if (request.output.empty()) {
-    return input_error("data prepare needs the name of what it writes", "add --output NAME for NAME.bin and NAME.idx");
+  if (request.output.empty() || request.output.ends_with('/')) {
+    return input_error(request.output.empty() ? "data prepare needs the name of what it writes"
+                                              : fmt::format("--output {}: found a folder", request.output),
+                       "add --output NAME for NAME.bin and NAME.idx");
   }
   const Result<data::Tokenizer> tokenizer = data::tokenizer_called(arguments.value_or("tokenizer", "bytes"));
   if (!tokenizer) return tl::unexpected(tokenizer.error());
