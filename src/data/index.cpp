@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -42,11 +43,11 @@ std::string readable(std::span<const std::byte> bytes) {
 bool is_token_type(std::uint8_t code) { return (code >= 1 && code <= 5) || code == 8; }
 
 Result<void> check_header(std::span<const std::byte> bytes, const std::string& file) {
-  const std::size_t magic_bytes = std::min(bytes.size(), kIndexMagic.size());
-  if (std::memcmp(bytes.data(), kIndexMagic.data(), magic_bytes) != 0 || magic_bytes == 0) {
-    return file_error(
-        file, fmt::format("byte 0: found `{}`, expected `MMIDIDX\\x00\\x00`", readable(bytes.first(magic_bytes))),
-        "an index of Megatron-LM starts so; `twinpod data prepare` writes one");
+  const std::span<const std::byte> start = bytes.first(std::min(bytes.size(), kIndexMagic.size()));
+  const auto is = [](std::byte byte, char c) { return std::to_integer<char>(byte) == c; };
+  if (start.empty() || !std::equal(start.begin(), start.end(), kIndexMagic.begin(), is)) {
+    return file_error(file, fmt::format("byte 0: found `{}`, expected `MMIDIDX\\x00\\x00`", readable(start)),
+                      "an index of Megatron-LM starts so; `twinpod data prepare` writes one");
   }
   if (static_cast<std::int64_t>(bytes.size()) < kIndexHeaderBytes) {
     return file_error(
