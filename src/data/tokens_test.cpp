@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -30,6 +31,11 @@ std::vector<std::string> files_called(const std::string& name) {
   }
   std::sort(found.begin(), found.end());
   return found;
+}
+
+// Of a run before this one.
+void remove_files_called(const std::string& name) {
+  for (const std::string& file : files_called(name)) fs::remove(fs::path(name).parent_path() / file);
 }
 
 TEST(Tokens, EveryTypeComesBackAsItWasWritten) {
@@ -117,6 +123,7 @@ TEST(TokenWriter, DoesNotReplaceUnlessAsked) {
 }
 
 TEST(TokenWriter, LeavesNothingWithoutFinish) {
+  remove_files_called(test_name());
   {
     TokenWriter writer(test_name(), TokenType::u16);
     ASSERT_TRUE(writer.open(false));
@@ -128,6 +135,7 @@ TEST(TokenWriter, LeavesNothingWithoutFinish) {
 }
 
 TEST(TokenWriter, AFullDiskIsAnErrorAndLeavesWhatWasThere) {
+  remove_files_called(test_name());
   write_documents(test_name(), TokenType::u16, {{1, 2, 3}});
   // A limit on the size of files is a disk that is full, without the signal.
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
