@@ -10,7 +10,7 @@
 #   *_plugin.cpp into a library of its own, that is loaded when it is needed: plugin(NAME FILE LINKS some::package)
 #   cli/main.cpp into the executable twinpod
 # A module whose folder does not exist or is empty is passed over.
-set(TWINPOD_MODULES core spec kernel layout cluster model collective program chakra comm machine store ps sim train plan validate emit report
+set(TWINPOD_MODULES core spec kernel data layout cluster model collective program chakra comm machine store ps sim train plan validate emit report
                     serve cli)
 
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
@@ -24,7 +24,7 @@ set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> 
                            <string_view> <utility> <vector>)
 
 # Those that read input, share memory or index by hand: `./test` runs their tests under the sanitizers, the others' without.
-set(TWINPOD_LOW_MODULES core spec layout cluster model collective comm kernel machine program chakra)
+set(TWINPOD_LOW_MODULES core spec layout cluster model collective comm kernel data machine program chakra)
 
 include(GoogleTest)
 

@@ -34,6 +34,7 @@ extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;
 extern const Command kBench;
+extern const Command kData;
 extern const Command kDoctor;
 extern const Command kDemo;
 extern const Command kHelp;

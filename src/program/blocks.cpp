@@ -158,6 +158,7 @@ void add_kept_buffers(const Scene& scene, Shape& shape, int index, LayerBuffers&
   };
   buffers.stored = add(BufferKind::activations, kept.stored_bytes);
   buffers.working = add(BufferKind::working, kept.working_bytes);
+  buffers.passing = add(BufferKind::working, kept.working_bytes);
 }
 
 // The trainer gathers a tied table with the embedding's other tensors.

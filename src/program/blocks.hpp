@@ -85,6 +85,7 @@ struct LayerBuffers {
   int returned = -1;        // activations that come back from the host
   int returned_again = -1;  // for a weight half that stands apart
   int working = -1;
+  int passing = -1;         // what the forward pass of the trainer makes and drops
   int gathered = -1;        // parameters, for the forward pass
   int gathered_again = -1;  // for the backward pass
   int gradients = -1;       // before they are scattered

@@ -142,7 +142,7 @@ std::vector<std::vector<std::size_t>> buckets_of(Pass& pass) {
   std::vector<std::vector<std::size_t>> buckets(1);
   double bytes = 0;
   for (std::size_t i = 0; i < backwards.size(); ++i) {
-    if (bytes >= full) {
+    if (bytes >= full && !buckets.back().empty()) {
       buckets.emplace_back();
       bytes = 0;
     }
@@ -253,6 +253,8 @@ void touch_activations(Pass& pass, const Unit& unit, int first, int last) {
   const int kept = parked ? returned_buffer(pass, unit) : buffers.stored;
   if (is_forward(pass)) {
     builder.create(first, buffers.stored);
+    builder.create(first, buffers.passing);
+    builder.free(last, buffers.passing);
     builder.free(last, buffers.gathered);
     return;
   }

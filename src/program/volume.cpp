@@ -48,7 +48,8 @@ cluster::Group expert_copies(const spec::Job& job) {
 }
 
 ShardVolumes shard_volumes(const spec::Job& job, double parameters, const cluster::Group& group) {
-  if (job.layout.zero < 3 || parameters <= 0) return {};
+  const bool scatters = job.layout.zero == 2 && job.stack.executed;  // gradients only
+  if ((job.layout.zero < 3 && !scatters) || parameters <= 0) return {};
   const bool narrow = spec::is_narrow(job.training.precision) && job.stack.fp8_gather;
   ShardVolumes volumes;
   volumes.group = group;

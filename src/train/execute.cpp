@@ -34,7 +34,7 @@ void set_communication(Rank<T>& rank, const PlacedOp& op, const Buffer& buffer, 
   const Piece& piece = piece_of(chunk_of(rank, place), buffer.segment, buffer.layer);
   const bool tied = buffer.segment == Segment::head && piece.at(Role::head_table) < 0;
   const Piece& table = rank.pieces.chunks.front().front();
-  if (op.op->kind == OpKind::collective && op.op->verb == collective::Verb::all_gather) {
+  if (op.op->lane == program::Lane::data) {
     T* values = static_cast<T*>(memory);
     rank.gathered[&piece] = values;
     if (tied) rank.gathered[&table] = values + piece.elements();

@@ -148,6 +148,7 @@ struct Rank {
   model::KeptHead head_places;
   std::byte* kernel_room = nullptr;
   Sum<T>* packed = nullptr;               // gradients of what every tensor-parallel rank holds
+  T* bias = nullptr;                      // of a piece that is gone
   std::array<T*, 4> transfers{};          // to the next stage, twice; back, twice
   std::array<comm::Handle, 4> sending{};  // from those
   std::array<int, 2> next_transfer{};

@@ -97,6 +97,11 @@ template <typename T>
 void after_delta(Rank<T>& rank, const T* bias) {
   rank.flow.delta = own_rows(rank, rank.space(rank.places.delta));
   rank.flow.bias = bias;
+  if (rank.shards_parameters && bias != nullptr) {
+    // The piece may be gone when the next one adds it.
+    std::copy_n(bias, rank.sizes.hidden, rank.bias);
+    rank.flow.bias = rank.bias;
+  }
   rank.flow.normed = false;
 }
 
@@ -104,7 +109,9 @@ template <typename T>
 void norm_of_layer(Rank<T>& rank, const LayerView<T>& layer, bool attention, bool again) {
   Flow<T>& flow = rank.flow;
   const Kept input = attention ? Kept::input : Kept::middle;
-  T* sum = layer.at(input);
+  // What goes on to the next layer must outlive this one's buffers.
+  const bool passes_on = !attention && !again && !layer.places[Kept::middle].stored;
+  T* sum = passes_on ? rank.space(rank.places.stream) : layer.at(input);
   const bool first = again && attention;  // what is recomputed begins with what was stored
   const T* x = first ? sum : flow.stream;
   const bool has_mean = !rank.sizes.norm.rms;

@@ -99,6 +99,11 @@ Result<void> take_elements(Rank<T>& rank, std::int64_t count, bool shared, E*& o
 }
 
 template <typename T>
+std::int64_t bias_bytes(const spec::Job& job) {
+  return (job.model.hidden * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+}
+
+template <typename T>
 Result<void> take_residents(Rank<T>& rank) {
   const spec::Job& job = rank.job;
   const bool copies = rank.pieces.shards > 1;
@@ -125,8 +130,9 @@ Result<void> take_residents(Rank<T>& rank) {
   for (const Result<void>& one : done) {
     if (!one) return one;
   }
-  rank.packed = reinterpret_cast<Sum<T>*>(  // NOLINT: raw memory
-      rank.kernel_room + kernel::attention_workspace_bytes<T>(rank.sizes.attention));
+  std::byte* behind = rank.kernel_room + kernel::attention_workspace_bytes<T>(rank.sizes.attention);
+  rank.bias = reinterpret_cast<T*>(behind);                           // NOLINT: raw memory
+  rank.packed = reinterpret_cast<Sum<T>*>(behind + bias_bytes<T>(job));  // NOLINT: raw memory
   return {};
 }
 
@@ -165,7 +171,7 @@ std::int64_t runtime_bytes(const spec::Job& job) {
              job.model.layers * whole(model::layer_tensors(job.model, 0));
   }
   return static_cast<std::int64_t>(kernel::attention_workspace_bytes<T>(sizes_of(job, 0).attention)) +
-         packed * static_cast<std::int64_t>(sizeof(Sum<T>));
+         bias_bytes<T>(job) + packed * static_cast<std::int64_t>(sizeof(Sum<T>));
 }
 
 template <typename T>
@@ -183,8 +189,8 @@ Rank<T>::Rank(const spec::Job& job_, const program::Program& program_, comm::Com
 template <typename T>
 Rank<T>::~Rank() {
   for (comm::Handle& handle : sending) (void)handle.wait();
-  const auto give_back = [&](bool shared, void* memory) {
-    if (shared && memory != nullptr) comm::release(world, memory);
+  const auto give_back = [&](bool shared, void* area) {
+    if (shared && area != nullptr) comm::release(world, area);
   };
   give_back(pieces.shards > 1, parameters);
   give_back(pieces.shards > 1, gradients);
