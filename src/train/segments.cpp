@@ -176,6 +176,7 @@ void mlp_forward(Rank<T>& rank, const LayerView<T>& layer, bool again) {
   } else {
     kernel::bias_gelu<T>(s.tokens, s.ffn, inner, bias, layer.at(Kept::activated));
   }
+  rank.flow.normed = false;
   if (again) return;  // the backward pass reads no further
   forward_product(s.tokens, s.hidden, s.ffn, layer.at(Kept::activated), layer.weight(Role::mlp_output),
                   rank.space(rank.places.delta));
@@ -435,7 +436,6 @@ template <typename T>
 void enter_norm(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   if (op.op->segment == Segment::head) return norm_of_head(rank, head_view(rank, place));
   const LayerView<T> layer = layer_view(rank, op, place);
-  if (op.op->segment == Segment::attention) rank.flow.normed = false;
   norm_of_layer(rank, layer, op.op->segment == Segment::attention, op.op->phase == Phase::recompute);
 }
 
