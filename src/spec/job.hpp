@@ -7,6 +7,7 @@
 #include "spec/cluster.hpp"
 #include "spec/layout.hpp"
 #include "spec/model.hpp"
+#include "spec/recipe.hpp"
 #include "spec/stack.hpp"
 
 namespace twinpod::spec {
@@ -25,6 +26,7 @@ struct Training {
   double tokens = 0;           // of the whole run; 0: not asked
   double target_loss = 0;      // 0: not asked
   double bytes_per_token = 2;  // in the data files
+  Recipe recipe;
 };
 
 struct Job {
@@ -33,6 +35,7 @@ struct Job {
   Cluster cluster;  // cluster.devices is the number of devices that the job uses
   Layout layout;
   Training training;
+  Data data;
   Stack stack;
   std::string schedule_file;  // with Schedule::custom: who does what when (docs/program.md)
   // What the job itself says; the rest are defaults, which a planner may choose better.

@@ -70,6 +70,11 @@ inline constexpr NameTable<Optimizer, 4> kOptimizerNames{{{"adam", Optimizer::ad
                                                           {"sgd", Optimizer::sgd},
                                                           {"adafactor", Optimizer::adafactor}}};
 
+inline constexpr NameTable<RateDecay, 4> kRateDecayNames{{{"constant", RateDecay::constant},
+                                                          {"linear", RateDecay::linear},
+                                                          {"cosine", RateDecay::cosine},
+                                                          {"wsd", RateDecay::wsd}}};
+
 inline constexpr NameTable<Origin, 5> kOriginNames{{{"user", Origin::user},
                                                     {"measured", Origin::measured},
                                                     {"vendor_sheet", Origin::vendor_sheet},

@@ -42,7 +42,10 @@ Result<Job> read_job(const Request& request, const Catalog& catalog) {
     if (!request.model.empty()) put(*root, "model", typed(request.model, request.model));
     if (!request.cluster.empty()) put(*root, "cluster", typed(request.cluster, "--on " + request.cluster));
   }
-  for (const Setting& setting : request.sets) {
+  std::vector<Setting> settings = request.sets;
+  if (root->find("cluster") == nullptr)
+    settings.insert(settings.begin(), request.no_cluster.begin(), request.no_cluster.end());
+  for (const Setting& setting : settings) {
     const Result<void> done = apply_setting(*root, setting);
     if (!done) return tl::unexpected(done.error());
   }

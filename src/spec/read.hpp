@@ -27,6 +27,7 @@ struct Request {
   std::string model;          // catalog name or a Hugging Face config.json; with a file: instead of its model
   std::string cluster;        // catalog name or a cluster file; with a file: instead of its cluster
   std::vector<Setting> sets;  // "layout.tp=8": later ones win
+  std::vector<Setting> no_cluster = {};  // the same, where neither the file nor anybody names a cluster
 };
 
 Result<Job> read_job(const Request& request, const Catalog& catalog);

@@ -37,6 +37,35 @@ void read_axes(Reader& reader, Layout& layout) {
   reader.count("micro_batch", layout.micro_batch, 1, kMaxBatch);
 }
 
+void read_recipe(Reader& reader, Recipe& recipe) {
+  constexpr int kMostSteps = 1000000000;
+  reader.count("steps", recipe.steps, 1, kMostSteps);
+  reader.quantity("learning_rate", recipe.learning_rate, Quantity::number, 0, 100);
+  reader.quantity("final_share", recipe.final_share, Quantity::fraction, 0, 1);
+  reader.count("warmup", recipe.warmup, 0, kMostSteps);
+  reader.choice("decay", recipe.decay, kRateDecayNames);
+  reader.quantity("decay_share", recipe.decay_share, Quantity::fraction, 0, 1);
+  reader.quantity("weight_decay", recipe.weight_decay, Quantity::number, 0, 100);
+  reader.quantity("clip", recipe.clip, Quantity::number, 0, 1e9);
+  reader.quantity("beta1", recipe.beta1, Quantity::number, 0, 0.999999);
+  reader.quantity("beta2", recipe.beta2, Quantity::number, 0, 0.9999999);
+  reader.quantity("epsilon", recipe.epsilon, Quantity::number, 0, 1);
+  reader.quantity("momentum", recipe.momentum, Quantity::number, 0, 0.999999);
+  reader.count("seed", recipe.seed, 0, kMostSteps);
+  reader.count("evaluate_every", recipe.evaluate_every, 0, kMostSteps);
+  reader.count("evaluation_batches", recipe.evaluation_batches, 1, kMostSteps);
+}
+
+void read_data(const Node& node, Context& context, Data& data) {
+  Reader reader(node, context, "data");
+  reader.text("tokens", data.tokens);
+  reader.texts("text", data.text);
+  reader.quantity("evaluation_share", data.evaluation_share, Quantity::fraction, 0, 0.9);
+  reader.finish();
+  if (!data.tokens.empty() && !data.text.empty())
+    context.refuse_key(reader.place("text"), "data has both tokens and text", "write one of them");
+}
+
 void read_training_fields(const Node& node, Context& context, Training& training, double& batch_tokens) {
   Reader reader(node, context, "training");
   int sequences = 0;
@@ -52,6 +81,7 @@ void read_training_fields(const Node& node, Context& context, Training& training
   reader.quantity("tokens", training.tokens, Quantity::number, 1, kMaxTokens);
   reader.quantity("target_loss", training.target_loss, Quantity::number, 0.01, 100);
   reader.quantity("bytes_per_token", training.bytes_per_token, Quantity::bytes, 0.125, 1e6);
+  read_recipe(reader, training.recipe);
   reader.finish();
   if (training.global_batch > 0 && batch_tokens > 0) {
     context.refuse_key(reader.place("global_batch_tokens"), "global_batch and global_batch_tokens are both written",
@@ -93,6 +123,7 @@ void read_devices(Reader& reader, Context& context, Cluster& cluster) {
 }  // namespace
 
 std::string_view default_stack(const Device& device) {
+  if (device.family == "cpu") return "twinpod";
   if (device.vendor == "Google") return "maxtext";
   if (device.vendor == "AWS" || device.vendor == "Amazon") return "neuron";
   // The last Megatron that was measured on them, and it was with FlashAttention.
@@ -210,6 +241,7 @@ Result<Job> read_job_node(const Node& root, const std::string& file, const Catal
   read_stack(reader, context, catalog, job);
   read_layout(reader, context, job);
   read_training(reader, root, context, job);
+  if (const Node* data = reader.mapping("data")) read_data(*data, context, job.data);
   reader.finish();
   if (context.failed()) return tl::unexpected(context.error());
   if (job.name.empty()) job.name = default_name(job);

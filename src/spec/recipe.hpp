@@ -1,0 +1,37 @@
+// How a model is trained, beside the shape of a step: learning rate, optimizer's numbers, data, when to look at it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace twinpod::spec {
+
+// How the learning rate falls behind the warm-up. wsd: it stays, and falls at the end (warm-up, stable, decay).
+enum class RateDecay { constant, linear, cosine, wsd };
+
+struct Recipe {
+  int steps = 0;  // 0: as training.tokens says, else 100
+  double learning_rate = 1e-3;
+  double final_share = 0.1;  // of the learning rate that is left in the end
+  int warmup = 0;            // steps
+  RateDecay decay = RateDecay::cosine;
+  double decay_share = 0.2;  // wsd: of the steps, at the end
+  double weight_decay = 0.1;
+  double clip = 1;  // largest norm of all gradients; 0: any
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double momentum = 0.9;
+  int seed = 1;
+  int evaluate_every = 0;     // steps; 0: at the end only
+  int evaluation_batches = 8;  // at most
+};
+
+// Tokens (two files, as Megatron-LM keeps them), or text that is turned into bytes.
+struct Data {
+  std::string tokens;             // NAME of NAME.bin and NAME.idx
+  std::vector<std::string> text;  // files and folders
+  double evaluation_share = 0.05;
+};
+
+}  // namespace twinpod::spec

@@ -1,0 +1,61 @@
+// Trains: step after step on the samples of a run, with evaluation, until the end or until the target is reached.
+//
+//     Result<LoopResult> run = run_loop<float>(job, program, world, samples, {.steps = 200});
+//     run->losses.back(); run->time_to_target_s
+//
+// Every rank calls it with the same job. All of them come to the same losses, so all stop at the same step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "core/error.hpp"
+#include "data/samples.hpp"
+#include "program/program.hpp"
+#include "program/timeline.hpp"
+#include "spec/job.hpp"
+
+namespace twinpod::train {
+
+struct StepNote {
+  int step = 0;  // from 0
+  int steps = 0;
+  double loss = 0;
+  double rate = 0;
+  double gradient_norm = 0;
+  double seconds = 0;          // of this step
+  double elapsed_s = 0;        // of all
+  double evaluation_loss = 0;  // 0: not evaluated behind this step
+};
+
+struct LoopSettings {
+  int steps = 100;
+  int record_step = -1;        // whose Timeline is kept; -1: of none
+  bool deterministic = false;  // two runs are equal bit by bit
+  std::function<void(const StepNote&)> note = {};  // called on rank 0, behind each step
+};
+
+struct LoopResult {
+  std::vector<StepNote> steps;
+  double seconds = 0;            // from the first step's start to the last one's end, evaluation included
+  double time_to_target_s = -1;  // -1: not reached, or no target
+  double final_loss = 0;         // of the evaluation part at the end; without one, of the last step
+  bool evaluated = false;
+  std::vector<double> peak_bytes;       // by rank
+  std::vector<double> predicted_bytes;  // by rank
+  program::Timeline timeline;           // on rank 0
+};
+
+// Steps that the recipe asks for.
+int steps_of(const spec::Job& job);
+
+template <typename T>
+Result<LoopResult> run_loop(const spec::Job& job, const program::Program& program, comm::Communicator& world,
+                            const data::Samples& samples, const LoopSettings& settings);
+
+// Dense product's rate of this rank in FLOP/s, the best of several shapes, while all ranks measure.
+Result<double> measured_peak(comm::Communicator& world, spec::Precision precision);
+
+}  // namespace twinpod::train
