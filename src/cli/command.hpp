@@ -30,6 +30,8 @@ extern const Command kTopology;
 extern const Command kCollective;
 extern const Command kProgramCommand;
 extern const Command kSimulate;
+extern const Command kTrain;
+extern const Command kCompare;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

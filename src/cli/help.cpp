@@ -48,7 +48,7 @@ const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and 
                        {},     help};
 
 std::vector<const Command*> commands() {
-  return {&kDemo, &kEstimate, &kPlan,      &kTopology, &kCollective, &kProgramCommand, &kSimulate,
+  return {&kDemo, &kEstimate, &kPlan,      &kTopology, &kCollective, &kProgramCommand, &kSimulate, &kTrain, &kCompare,
           &kShow, &kValidate, &kCalibrate, &kBench,    &kData,       &kDoctor,         &kHelp};
 }
 

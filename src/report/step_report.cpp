@@ -10,6 +10,7 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/metrics.hpp"
+#include "report/compare.hpp"
 #include "report/tables.hpp"
 
 namespace twinpod::report {
@@ -323,6 +324,7 @@ std::string timeline_json(const program::Program& program, const program::Timeli
     program::for_each_op(program, rank.kind, [&](const program::PlacedOp& op) {
       const program::OpSpan& span = rank.ops[number++];
       ops.push_back({{"op", op_text(op)},
+                     {"what", op_kind_text(*op.op)},
                      {"lane", name_of(op.op->lane)},
                      {"start_s", span.start_s},
                      {"end_s", span.end_s},

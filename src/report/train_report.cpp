@@ -1,0 +1,165 @@
+#include "report/train_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/table.hpp"
+#include "core/units.hpp"
+#include "model/arithmetic.hpp"
+#include "report/json_parts.hpp"
+
+namespace twinpod::report {
+namespace {
+
+double step_tokens(const spec::Job& job) { return job.training.global_batch * job.training.sequence; }
+
+// Share of the ranks' measured peak that the model's own arithmetic uses.
+double utilisation(const spec::Job& job, double seconds, double peak_flop_per_s) {
+  if (peak_flop_per_s <= 0 || seconds <= 0) return 0;
+  const double flop = model::training_flop(job.model, job.training.sequence) * step_tokens(job);
+  return flop / seconds / (peak_flop_per_s * job.cluster.devices);
+}
+
+double most(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+std::string layout_text(const spec::Job& job) {
+  const spec::Layout& l = job.layout;
+  std::string text = fmt::format("dp {}, tp {}, pp {}", spec::data_parallel(job), l.tp, l.pp);
+  if (l.sequence_parallel && l.tp > 1) text += ", sequence parallel";
+  if (l.pp > 1) text += fmt::format(", schedule {}", name_of(l.schedule));
+  if (l.zero > 0) text += fmt::format(", zero {}", l.zero);
+  if (l.recompute != spec::Recompute::none) text += fmt::format(", recompute {}", name_of(l.recompute));
+  return text + fmt::format(", micro-batch {}", l.micro_batch);
+}
+
+// About a dozen steps, the first and the last among them.
+void add_losses(const train::LoopResult& run, std::string& text) {
+  constexpr std::size_t kRows = 12;
+  Table table({{"step", Align::right},
+               {"loss", Align::right},
+               {"evaluation", Align::right},
+               {"learning rate", Align::right},
+               {"gradient norm", Align::right},
+               {"step ms", Align::right}},
+              {.indent = 2});
+  const std::size_t every = std::max<std::size_t>(1, (run.steps.size() + kRows - 1) / kRows);
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const train::StepNote& note = run.steps[i];
+    if (i % every != 0 && i + 1 != run.steps.size()) continue;
+    table.row({fmt::format("{}", note.step + 1), fmt::format("{:.4f}", note.loss),
+               note.evaluation_loss > 0 ? fmt::format("{:.4f}", note.evaluation_loss) : "",
+               fmt::format("{:.2e}", note.rate), fmt::format("{:.3f}", note.gradient_norm),
+               fmt::format("{:.1f}", 1e3 * note.seconds)});
+  }
+  text += table.text();
+}
+
+void add_results(const TrainView& view, std::string& text) {
+  const double seconds = step_seconds(view.run);
+  Table table({{""}, {"predicted", Align::right}, {"measured", Align::right}, {""}}, {.indent = 2});
+  const auto row = [&](const char* what, const std::string& before, const std::string& now, const std::string& note) {
+    table.row({what, before, now, note});
+  };
+  const bool predicted = view.predicted_step_s > 0;
+  row("step", predicted ? format_seconds(view.predicted_step_s) : "-", format_seconds(seconds),
+      predicted ? fmt::format("{:+.1f} %", 100 * (view.predicted_step_s / seconds - 1)) : "");
+  row("rate", predicted ? fmt::format("{:.0f} tokens/s", step_tokens(view.job) / view.predicted_step_s) : "-",
+      fmt::format("{:.0f} tokens/s", step_tokens(view.job) / seconds), "");
+  row("MFU", "", fmt::format("{:.1f} %", 100 * utilisation(view.job, seconds, view.peak_flop_per_s)),
+      fmt::format("of {:.1f} GFLOP/s a rank, measured here", 1e-9 * view.peak_flop_per_s));
+  row("peak memory", format_bytes(most(view.run.predicted_bytes)), format_bytes(most(view.run.peak_bytes)),
+      view.run.predicted_bytes == view.run.peak_bytes ? "the same, byte for byte, on every rank" : "of the fullest rank");
+  row("final loss", "", fmt::format("{:.4f}", view.run.final_loss),
+      view.run.evaluated ? "on text that was held out" : "of the last step");
+  if (view.job.training.target_loss > 0) {
+    row("time to target", "", view.run.time_to_target_s > 0 ? format_seconds(view.run.time_to_target_s) : "not reached",
+        fmt::format("loss {:.3g}", view.job.training.target_loss));
+  }
+  text += table.text();
+}
+
+}  // namespace
+
+double step_seconds(const train::LoopResult& run) {
+  std::vector<double> seconds;
+  const std::size_t skipped = std::min<std::size_t>(run.steps.size() > 4 ? 2 : 0, run.steps.size());
+  for (std::size_t i = skipped; i < run.steps.size(); ++i) seconds.push_back(run.steps[i].seconds);
+  if (seconds.empty()) return 0;
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+std::string progress_text(const spec::Job& job, const train::StepNote& note, double peak_flop_per_s) {
+  const int left = note.steps - note.step - 1;
+  std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.1f} k tokens/s", note.step + 1, note.steps, note.loss,
+                                 1e-3 * step_tokens(job) / note.seconds);
+  if (peak_flop_per_s > 0) text += fmt::format("  MFU {:.0f} %", 100 * utilisation(job, note.seconds, peak_flop_per_s));
+  if (note.evaluation_loss > 0) text += fmt::format("  evaluation {:.4f}", note.evaluation_loss);
+  return text + fmt::format("  {} left", format_seconds(note.elapsed_s / (note.step + 1) * left));
+}
+
+std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
+  Json json = {{"step", note.step + 1},
+               {"loss", note.loss},
+               {"learning_rate", note.rate},
+               {"gradient_norm", note.gradient_norm},
+               {"step_time_s", note.seconds},
+               {"elapsed_s", note.elapsed_s},
+               {"tokens_per_s", step_tokens(job) / note.seconds}};
+  if (note.evaluation_loss > 0) json["evaluation_loss"] = note.evaluation_loss;
+  return json.dump() + "\n";
+}
+
+std::string train_text(const TrainView& view) {
+  const spec::Job& job = view.job;
+  std::string text = fmt::format("{}: {} ranks ({}), {}\n", job.name, job.cluster.devices, view.transport,
+                                 layout_text(job));
+  text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
+                      job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
+                      format_seconds(view.run.seconds));
+  add_losses(view.run, text);
+  text += "\n";
+  add_results(view, text);
+  if (view.predicted != nullptr && view.measured != nullptr) {
+    text += fmt::format("\nOne step, op by op ({}):\n\n", view.basis);
+    text += compare_text(*view.predicted, *view.measured);
+  }
+  for (const std::string& note : view.notes) text += "\n" + note + "\n";
+  return text;
+}
+
+std::string train_json(const TrainView& view) {
+  const spec::Job& job = view.job;
+  const double seconds = step_seconds(view.run);
+  Json json;
+  json["name"] = job.name;
+  json["ranks"] = job.cluster.devices;
+  json["transport"] = view.transport;
+  json["layout"] = layout_json(job.layout, spec::data_parallel(job));
+  json["precision"] = name_of(job.training.precision);
+  json["steps"] = view.run.steps.size();
+  json["final_loss"] = view.run.final_loss;
+  json["losses"] = Json::array();
+  json["evaluations"] = Json::array();
+  for (const train::StepNote& note : view.run.steps) {
+    json["losses"].push_back(note.loss);
+    if (note.evaluation_loss > 0) json["evaluations"].push_back({{"step", note.step + 1}, {"loss", note.evaluation_loss}});
+  }
+  json["tokens_per_s"] = seconds > 0 ? step_tokens(job) / seconds : 0;
+  json["mfu"] = utilisation(job, seconds, view.peak_flop_per_s);
+  json["peak_flop_per_s"] = view.peak_flop_per_s;
+  json["step_time_s"] = seconds;
+  json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
+  json["peak_memory_bytes"] = most(view.run.peak_bytes);
+  json["predicted_peak_memory_bytes"] = most(view.run.predicted_bytes);
+  json["peak_memory_bytes_by_rank"] = view.run.peak_bytes;
+  json["predicted_peak_memory_bytes_by_rank"] = view.run.predicted_bytes;
+  json["time_to_target_s"] = view.run.time_to_target_s > 0 ? Json(view.run.time_to_target_s) : Json(nullptr);
+  json["run_time_s"] = view.run.seconds;
+  return printed(json);
+}
+
+}  // namespace twinpod::report
