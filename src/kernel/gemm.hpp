@@ -3,8 +3,8 @@
 //     gemm<float>({.m = tokens, .n = 3 * hidden, .k = hidden, .transpose_b = true}, x, w, y);     // y = x w^T
 //     gemm<float>({.m = 3 * hidden, .n = hidden, .k = tokens, .transpose_a = true, .accumulate = true}, dy, x, dw);
 //
-// A weight is stored as [outputs, inputs]. Which of several ways is the fastest for a shape is found out the first time
-// that it is asked for (gemm.cpp). Ways differ in the order of their sums, so
+// A weight is stored as [outputs, inputs]. Which of several ways is the fastest for a shape is found out in its first
+// calls (gemm.cpp), so nothing is computed only to be timed. Ways differ in the order of their sums:
 // tune_gemm(false) takes the first way for every shape, and two runs are equal bit by bit.
 #pragma once
 
@@ -32,7 +32,8 @@ struct Gemm {
 template <typename T, typename C = T>
 void gemm(const Gemm& shape, const T* a, const T* b, C* c);
 
-// On (as at first): new shapes are timed in each way that is known. Off: every shape goes the first way.
+// On (as at first): the first calls of a shape go each way that is known, in turn, and are timed. Off: every shape goes
+// the first way.
 void tune_gemm(bool on);
 
 }  // namespace twinpod::kernel

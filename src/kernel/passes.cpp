@@ -38,6 +38,9 @@ const Passes<T>& plain_passes() {
       .sgd = reference::sgd<T>,
       .attention = reference::attention<T>,
       .attention_backward = reference::attention_backward<T>,
+      .multiply = nullptr,
+      .multiply_to_sums = nullptr,
+      .packed_floats = 0,
   };
   return kPasses;
 }

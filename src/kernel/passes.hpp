@@ -3,6 +3,7 @@
 
 #include "kernel/attention.hpp"
 #include "kernel/elementwise.hpp"
+#include "kernel/gemm.hpp"
 #include "kernel/norm.hpp"
 #include "kernel/optimizer.hpp"
 #include "kernel/vocabulary.hpp"
@@ -34,6 +35,10 @@ struct Passes {
   decltype(kernel::sgd<T>)* sgd;
   decltype(kernel::attention<T>)* attention;
   decltype(kernel::attention_backward<T>)* attention_backward;
+  // Products by packed blocks, with strides set and room for `packed_floats`; null where there are none.
+  void (*multiply)(const Gemm& shape, const T* a, const T* b, T* c, float* room);
+  void (*multiply_to_sums)(const Gemm& shape, const T* a, const T* b, Sum<T>* c, float* room);
+  std::int64_t packed_floats;
 };
 
 // Of instructions(); for double always the plain ones. T: float, Bf16, double.

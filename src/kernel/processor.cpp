@@ -59,11 +59,4 @@ void flush_denormals() {
 #endif
 }
 
-Bf16Products bf16_products() {
-#ifdef __x86_64__
-  if (instructions() == Instructions::avx512 && __builtin_cpu_supports("avx512bf16")) return Bf16Products::native;
-#endif
-  return Bf16Products::widened;
-}
-
 }  // namespace twinpod::kernel

@@ -18,7 +18,8 @@ std::string_view name_of(Instructions instructions);
 // and those it starts later.
 void flush_denormals();
 
-// How products of bf16 are computed here: in the processor (AMX, AVX512-BF16) or by way of fp32.
+// How products of bf16 are computed here: in the processor (AMX, AVX512-BF16) or by way of fp32. A processor may have
+// instructions for them that are slower than those for fp32, so that both are timed once (gemm.cpp).
 enum class Bf16Products { native, widened };
 Bf16Products bf16_products();
 

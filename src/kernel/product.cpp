@@ -1,13 +1,10 @@
 #include "kernel/product.hpp"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 
 #include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernel/library.hpp"
 
 // Of the library that oneDNN takes its threads from; clang has no header for it.
 extern "C" void omp_set_num_threads(int threads);
@@ -21,25 +18,6 @@ struct Product::State {
   dnnl::memory a, b, c;
 };
 
-namespace {
-
-// Linux gives the tiles of AMX only to who asks for them. Some virtual machines have the instructions but hide what
-// the tiles are like (leaf 0x1d of cpuid); oneDNN 2.6 uses them all the same and is killed.
-bool ask_for_tiles() {
-#ifdef __x86_64__
-  constexpr unsigned kPalettes = 0x1d;
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILE_DATA
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool known = __get_cpuid_count(kPalettes, 0, &a, &b, &c, &d) != 0 && a > 0;
-  if (known && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return true;
-  dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-#endif
-  return false;
-}
-
-}  // namespace
-
 void set_threads(int threads) { omp_set_num_threads(threads); }
 
 Result<Product> make_product(const ProductShape& shape) {
@@ -50,15 +28,14 @@ Result<Product> make_product(const ProductShape& shape) {
         fmt::format("no product of {} x {} x {}: expected sizes from 1 on, fp32 or bf16", shape.m, shape.n, shape.k));
   }
   const dnnl::memory::data_type type = bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-  static const bool tiles = ask_for_tiles();
-  (void)tiles;
+  ask_for_tiles();
   // The library tells of what it cannot do by exceptions; they end here.
   try {
     auto state = std::make_shared<Product::State>();
     const dnnl::memory::desc a({shape.m, shape.k}, type, Tag::ab);
     const dnnl::memory::desc b({shape.k, shape.n}, type, Tag::ab);
     const dnnl::memory::desc c({shape.m, shape.n}, type, Tag::ab);
-    state->matmul = dnnl::matmul({dnnl::matmul::desc(a, b, c), state->engine});
+    state->matmul = make_matmul(state->engine, a, b, c, {});
     state->a = dnnl::memory(a, state->engine, nullptr);
     state->b = dnnl::memory(b, state->engine, nullptr);
     state->c = dnnl::memory(c, state->engine, nullptr);

@@ -79,8 +79,9 @@ void bias_gelu(std::int64_t rows, std::int64_t width, T* pre, const T* bias, T* 
   if (bias == nullptr) return vector::gelu<V>(rows * width, pre, out);
   for (std::int64_t row = 0; row < rows; ++row, pre += width, out += width) {
     each<V>(width, [&](std::int64_t j, auto lanes) {
-      (V::load(pre + j, lanes) + V::load(bias + j, lanes)).store(pre + j, lanes);
-      gelu_of(V::load(pre + j, lanes)).store(out + j, lanes);  // as it was rounded
+      const V x = as_stored(V::load(pre + j, lanes) + V::load(bias + j, lanes), pre);
+      x.store(pre + j, lanes);
+      gelu_of(x).store(out + j, lanes);
     });
   }
 }

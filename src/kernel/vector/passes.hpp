@@ -4,6 +4,7 @@
 #include "kernel/passes.hpp"
 #include "kernel/vector/attention_backward.hpp"
 #include "kernel/vector/elementwise.hpp"
+#include "kernel/vector/gemm.hpp"
 #include "kernel/vector/norm.hpp"
 #include "kernel/vector/optimizer.hpp"
 #include "kernel/vector/vocabulary.hpp"
@@ -35,6 +36,9 @@ constexpr Passes<T> kVectorPasses{
     .sgd = vector::sgd<V, T>,
     .attention = vector::attention<V, T>,
     .attention_backward = vector::attention_backward<V, T>,
+    .multiply = vector::multiply<V, T, T>,
+    .multiply_to_sums = vector::multiply<V, T, float>,
+    .packed_floats = kPackedFloats,
 };
 
 }  // namespace twinpod::kernel::vector

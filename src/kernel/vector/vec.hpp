@@ -156,6 +156,25 @@ struct Avx2 {
   TWINPOD_INLINE static Avx2 only(Avx2 a, All, Avx2) { return a; }
 };
 
+template <typename V>
+TWINPOD_INLINE float widened(float x) {
+  return x;
+}
+template <typename V>
+TWINPOD_INLINE float widened(Bf16 x) {
+  return to_float(x);
+}
+
+// What a load finds after a store to T.
+template <typename V>
+TWINPOD_INLINE V as_stored(V x, const float*) {
+  return x;
+}
+template <typename V>
+TWINPOD_INLINE V as_stored(V x, const Bf16*) {
+  return V::wide(x.narrow());
+}
+
 // Calls body(i, All{}) for i = 0, kWidth, ..., and body(i, First{n}) for what is left.
 template <typename V, typename Body>
 TWINPOD_INLINE void each(std::int64_t count, const Body& body) {

@@ -77,22 +77,13 @@ TWINPOD_INLINE float row_sum(std::int64_t width, const T* x, float maximum) {
   return sum(total + other);
 }
 
-template <typename V>
-TWINPOD_INLINE float single(float x) {
-  return x;
-}
-template <typename V>
-TWINPOD_INLINE float single(Bf16 x) {
-  return to_float(x);
-}
-
 template <typename V, typename T>
 void row_sums(std::int64_t rows, const Vocabulary& part, const T* logits, const std::int32_t* labels,
               const float* maxima, float* sums, float* targets) {
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* row = logits + i * part.count;
     sums[i] = row_sum<V>(part.count, row, maxima[i]);
-    targets[i] = holds<V>(part, labels[i]) ? single<V>(row[labels[i] - part.first]) : 0;
+    targets[i] = holds<V>(part, labels[i]) ? widened<V>(row[labels[i] - part.first]) : 0;
   }
 }
 
@@ -102,7 +93,7 @@ TWINPOD_INLINE void row_backward(const Vocabulary& part, T* row, std::int32_t la
                                  float scale) {
   const std::int64_t at = label - part.first;
   const bool here = holds<V>(part, label);
-  const float share = here ? single<V>(row[at]) - maximum : 0;
+  const float share = here ? widened<V>(row[at]) - maximum : 0;
   const V factor = V::of(scale / sum), top = V::of(maximum);
   each<V>(part.count, [&](std::int64_t j, auto lanes) {
     (exponential(V::load(row + j, lanes) - top) * factor).store(row + j, lanes);
@@ -126,7 +117,7 @@ void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const s
   for (std::int64_t i = 0; i < rows; ++i) {
     T* row = logits + i * width;
     const float maximum = row_maximum<V>(width, row), sum = row_sum<V>(width, row, maximum);
-    const float target = holds<V>(whole, labels[i]) ? single<V>(row[labels[i]]) : 0;
+    const float target = holds<V>(whole, labels[i]) ? widened<V>(row[labels[i]]) : 0;
     losses[i] = __builtin_logf(sum) + maximum - target;
     row_backward<V>(whole, row, labels[i], maximum, sum, static_cast<float>(scale));
   }
