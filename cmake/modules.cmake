@@ -26,6 +26,9 @@ set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> 
 # Those that read input, share memory or index by hand: `./test` runs their tests under the sanitizers, the others' without.
 set(TWINPOD_LOW_MODULES core spec layout cluster model collective comm kernel data machine program chakra)
 
+# Those that make text of results: nobody waits for them, so they need not be fast and build in three quarters of the time.
+set(TWINPOD_TEXT_MODULES emit report cli)
+
 include(GoogleTest)
 
 # Configure again when a folder appears.
@@ -82,6 +85,12 @@ function(add_module_library name uses links)
   target_link_libraries(${name} ${public} fmt::fmt ${private} twinpod_flags ${links})
   if(ARGN AND TWINPOD_PRECOMPILES)
     target_precompile_headers(${name} PRIVATE ${TWINPOD_COMMON_HEADERS})
+    if("nlohmann_json::nlohmann_json" IN_LIST links)
+      target_precompile_headers(${name} PRIVATE <nlohmann/json.hpp>)
+    endif()
+  endif()
+  if(ARGN AND name IN_LIST TWINPOD_TEXT_MODULES)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   foreach(used IN LISTS uses)
     if(TARGET ${used})
@@ -191,7 +200,7 @@ function(add_tests tests modules)
     # The tests' own code need not be fast, and builds in two thirds of the time.
     target_compile_options(tests_${half} PRIVATE $<$<CONFIG:Release>:-O1>)
     if(TWINPOD_PRECOMPILES)
-      target_precompile_headers(tests_${half} PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h>)
+      target_precompile_headers(tests_${half} PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h> <nlohmann/json.hpp>)
     endif()
     add_executable(twinpod_tests_${half} $<TARGET_OBJECTS:tests_${half}>)
     target_link_libraries(twinpod_tests_${half} PRIVATE ${libraries})
