@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "core/parallel.hpp"
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
@@ -177,7 +178,7 @@ std::string best_part(const Shown& shown) {
                     kCluster, kDevices, kStack);
 }
 
-std::string demo_json(const Shown& shown) {
+std::string demo_json(const Shown& shown, const nlohmann::ordered_json& trained) {
   using Json = nlohmann::ordered_json;
   Json layouts = Json::array();
   for (const Tried& one : shown.layouts) {
@@ -197,8 +198,37 @@ std::string demo_json(const Shown& shown) {
                      {"time_on_1024_a100_s", rule_s(kDevices, kA100Rate)},
                      {"evaluated", shown.tried},
                      {"feasible", shown.fit},
-                     {"layouts", std::move(layouts)}};
+                     {"layouts", std::move(layouts)},
+                     {"train", trained}};
   return json.dump(2) + "\n";
+}
+
+// A small model, trained on all cores for a few seconds.
+Result<nlohmann::ordered_json> train_here() {
+  const int ranks = num_hardware_threads();
+  const std::vector<Flag> flags = all_flags(kTrain);
+  const Result<Arguments> arguments = parse_arguments(
+      flags, {TWINPOD_SOURCE_DIR "/examples/tiny-gpt.yaml", "--ranks", std::to_string(ranks), "--micro-batch", "8",
+              "--global-batch", std::to_string(8 * ranks), "--steps", "40", "--json"});
+  if (!arguments) return tl::unexpected(arguments.error());
+  const Result<std::string> answer = kTrain.run(*arguments);
+  if (!answer) return tl::unexpected(answer.error());
+  return nlohmann::ordered_json::parse(*answer, nullptr, false);
+}
+
+std::string train_part(const nlohmann::ordered_json& run) {
+  const auto number = [&](const char* key) { return run[key].is_number() ? run[key].get<double>() : 0; };
+  Table table({{"here, for real"}, {"predicted", Align::right}, {"measured", Align::right}}, {.indent = 2});
+  table.row({"step", format_seconds(number("predicted_step_time_s")), format_seconds(number("step_time_s"))});
+  table.row({"memory of a rank", format_bytes(number("predicted_peak_memory_bytes")),
+             format_bytes(number("peak_memory_bytes"))});
+  table.row({"MFU", "", fmt::format("{:.0f} %", 100 * number("mfu"))});
+  table.row({"tokens a second", "", with_thousands(number("tokens_per_s"))});
+  table.row({fmt::format("loss after {:.0f} steps", number("steps")), "", fmt::format("{:.2f}", number("final_loss"))});
+  return fmt::format(
+      "\nAnd on the {:.0f} cores of this machine: a small GPT learns the text of this repository, each core a rank\n\n{}\n"
+      "  op by op: twinpod train examples/tiny-gpt.yaml --ranks {:.0f}\n",
+      number("ranks"), table.text(), number("ranks"));
 }
 
 Result<std::string> demo(const Arguments& arguments) {
@@ -206,16 +236,18 @@ Result<std::string> demo(const Arguments& arguments) {
     return input_error(fmt::format("demo takes no words, but `{}` is given", arguments.words[0]));
   const Result<Shown> shown = try_layouts(catalog_of(arguments));
   if (!shown) return tl::unexpected(shown.error());
-  if (arguments.has("json")) return demo_json(*shown);
+  const Result<nlohmann::ordered_json> trained = train_here();
+  if (!trained) return tl::unexpected(trained.error());
+  if (arguments.has("json")) return demo_json(*shown, *trained);
   return memory_part() + "\n" + time_part() +
          fmt::format("\ntwinpod's own estimate for {} devices of {}, stack {}:\n\n", with_thousands(kDevices), kCluster,
                      kStack) +
-         table_of(*shown) + best_part(*shown);
+         table_of(*shown) + best_part(*shown) + train_part(*trained);
 }
 
 }  // namespace
 
-const Command kDemo = {"demo",      "", "why GPT-3 needs a cluster, on one screen (also without any command)",
+const Command kDemo = {"demo",      "", "why GPT-3 needs a cluster, and a small model trained here (also without any command)",
                        "twinpod\n", {}, demo};
 
 }  // namespace twinpod::cli

@@ -244,16 +244,8 @@ Result<std::string> train_ranks(const Request& request, comm::Communicator& worl
   return request.json ? report::train_json(view) : report::train_text(view);
 }
 
-Result<int> number_of(const Arguments& arguments, std::string_view flag, int low, int fallback) {
-  const auto text = arguments.value(flag);
-  if (!text) return fallback;
-  const Result<double> value = parse_quantity(*text, Quantity::number);
-  if (value && *value >= low && *value <= 1e9 && *value == static_cast<int>(*value)) return static_cast<int>(*value);
-  return input_error(fmt::format("--{} {}: expected a whole number from {}", flag, *text, low), "");
-}
-
 Result<std::string> run_train(const Arguments& arguments) {
-  const Result<int> ranks = number_of(arguments, "ranks", 1, 1);
+  const Result<int> ranks = whole_number(arguments, "ranks", 1, 1);
   if (!ranks) return tl::unexpected(ranks.error());
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
   Result<spec::Job> job = job_of(arguments, *ranks);
@@ -265,7 +257,7 @@ Result<std::string> run_train(const Arguments& arguments) {
   }
   Result<data::TokenData> data = open_data(job->data);
   if (!data) return tl::unexpected(data.error());
-  const Result<int> step = number_of(arguments, "trace-step", 1, 4);
+  const Result<int> step = whole_number(arguments, "trace-step", 1, 4);
   if (!step) return tl::unexpected(step.error());
   Request request;
   request.job = std::move(*job);
