@@ -7,6 +7,7 @@
 #include "sim/flow_rates.hpp"
 #include "sim/op_store.hpp"
 #include "sim/step.hpp"
+#include "sim/step_apart.hpp"
 #include "sim/step_network.hpp"
 #include "sim/step_template.hpp"
 
@@ -110,15 +111,38 @@ class Engine {
     make_pattern_tables();
   }
 
-  Result<StepRun> run() {
+  Result<void> run() {
     for (Index k = 0; k < states_.size(); ++k) wake(k);
     while (true) {
       propagate();
       if (events_.empty()) break;
       next_event();
     }
-    if (const Result<void> done = check_done(); !done) return tl::unexpected(done.error());
-    return result();
+    return check_done();
+  }
+
+  // When what uses links moved, by joint.
+  std::vector<std::vector<Moving>> moving() const {
+    std::vector<std::vector<Moving>> all(network_.joints.size());
+    for (Index k = 0; k < states_.size(); ++k) {
+      for (Index i = 0; i < states_[k].unfinished.size(); ++i) add_moving(k, i, all);
+    }
+    return all;
+  }
+
+  StepRun result() {
+    StepRun run = timed_result();
+    if (input_.graph != nullptr) run.link_bytes = link_bytes();
+    std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
+    std::stable_sort(network_.links.begin(), network_.links.end(),
+                     [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
+    run.full_links = std::move(network_.links);
+    run.kinds = std::move(network_.kinds);
+    run.ops = std::move(ops_);
+    run.kind_of_rank = std::move(network_.kind_of_rank);
+    run.events = num_events_;
+    run.contention_s = contention_s_;
+    return run;
   }
 
  private:
@@ -655,30 +679,43 @@ class Engine {
     return last;
   }
 
-  Result<StepRun> result() {
+  StepRun timed_result() const {
     StepRun run;
     // From one step to the next, when ranks begin it one after the other as they ended this one.
     for (Index k = 0; k < states_.size(); ++k) run.ops_s = std::max(run.ops_s, seconds_of(k));
     run.last = last_op();
     run.step_s = run.ops_s + input_.times.tail_s;
-    if (input_.graph != nullptr) run.link_bytes.assign(input_.graph->links.size(), 0);
+    return run;
+  }
+
+  std::vector<double> link_bytes() const {
+    std::vector<double> bytes(input_.graph->links.size(), 0);
+    const GroupLoads& groups = *network_.groups;
     for (std::size_t g = 0; g < network_.joint_of_group.size(); ++g) {
       const double moved = moved_[network_.joint_of_group[g]];
-      for (Index l = network_.first_load[g]; l < network_.first_load[g + 1]; ++l) {
-        run.link_bytes[static_cast<std::size_t>(network_.loads[l].link)] +=
-            moved * static_cast<double>(network_.loads[l].share);
+      for (Index l = groups.first[g]; l < groups.first[g + 1]; ++l) {
+        bytes[static_cast<std::size_t>(groups.loads[l].link)] += moved * static_cast<double>(groups.loads[l].share);
       }
     }
-    std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
-    std::stable_sort(network_.links.begin(), network_.links.end(),
-                     [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
-    run.full_links = std::move(network_.links);
-    run.kinds = std::move(network_.kinds);
-    run.ops = std::move(ops_);
-    run.kind_of_rank = std::move(network_.kind_of_rank);
-    run.events = num_events_;
-    run.contention_s = contention_s_;
-    return run;
+    return bytes;
+  }
+
+  // Of an instance; of a joint's members the first one tells.
+  void add_moving(Index k, Index instance, std::vector<std::vector<Moving>>& all) const {
+    const program::Instance& at = states_[k].list->instances[instance];
+    const std::vector<Index>& own = patterns(k, at);
+    const std::vector<OpTime>& times = input_.times.ops[static_cast<std::size_t>(at.block)];
+    for (std::size_t o = 0; o < own.size(); ++o) {
+      if (own[o] == kNone || !is_on_links(times[o])) continue;
+      const Index joint = network_.joint(k, own[o]);
+      if (joint == kNone || network_.joints[joint].kinds.front() != k) continue;
+      const OpRun& run = network_.kinds[k].ops[states_[k].first_op[instance] + o];
+      const OpTime& time = times[o];
+      const double exposed = time.exposed;
+      const double rate = time.bytes_per_s;
+      all[joint].push_back({run.start_s + time.latency_s * exposed, run.release_s, rate});
+      if (exposed < 1) all[joint].push_back({run.release_s + time.latency_s * (1 - exposed), run.end_s, rate});
+    }
   }
 
   const StepInput& input_;
@@ -705,9 +742,19 @@ class Engine {
 }  // namespace
 
 Result<StepRun> run_step(const StepInput& input) {
-  Result<StepNetwork> network = step_network(input);
-  if (!network) return tl::unexpected(network.error());
-  return Engine(input, *network).run();
+  Result<StepNetworks> networks = step_networks(input);
+  if (!networks) return tl::unexpected(networks.error());
+  const bool could_contend = !networks->links.empty();
+  // Unfolded all is spelled out, links included.
+  if (input.fold || !could_contend) {
+    Engine apart(input, networks->apart);
+    if (const Result<void> done = apart.run(); !done) return tl::unexpected(done.error());
+    if (!could_contend || !in_the_way(*input.graph, *networks, apart.moving())) return apart.result();
+  }
+  StepNetwork shared = networks->shared();
+  Engine engine(input, shared);
+  if (const Result<void> done = engine.run(); !done) return tl::unexpected(done.error());
+  return engine.result();
 }
 
 }  // namespace twinpod::sim

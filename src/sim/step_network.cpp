@@ -71,8 +71,8 @@ std::vector<Pattern> patterns_of(const StepInput& input) {
 // What is built of ranks, joints and links, for the refinement.
 class JointGraph {
  public:
-  JointGraph(const StepInput& input, const std::vector<Pattern>& patterns)
-      : input_(input), patterns_(patterns), ranks_(input.program.mesh.ranks()), layer_(input) {
+  JointGraph(const StepInput& input, std::vector<Pattern> all_patterns)
+      : patterns(std::move(all_patterns)), input_(input), ranks_(input.program.mesh.ranks()), layer_(input) {
     link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
   }
 
@@ -82,26 +82,34 @@ class JointGraph {
       nodes.right_colour.push_back(colour_of(
           1, {double(program::kind_of_rank(input_.program, rank)), slow == input_.slow.end() ? 1.0 : slow->second}));
     }
-    joint_of_rank.assign(patterns_.size(), {});
-    for (std::size_t p = 0; p < patterns_.size(); ++p) {
+    joint_of_rank.assign(patterns.size(), {});
+    for (std::size_t p = 0; p < patterns.size(); ++p) {
       joint_of_rank[p].assign(static_cast<std::size_t>(ranks_), kNone);
       const Result<void> added = add_pattern(p);
       if (!added) return added;
     }
     find_full();
-    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
     return {};
   }
 
+  // Links that can be full, and who uses them.
+  void join_links() {
+    for (const int link : links) {
+      const auto l = static_cast<std::size_t>(link);
+      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
+      link_nodes.push_back(link_node_[l]);
+    }
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
+  }
+
+  const std::vector<Pattern> patterns;
   Bipartite nodes;
   std::vector<std::vector<Index>> joint_of_rank;  // by pattern: right node; of a transfer that of its sender
   std::vector<Index> joint_nodes;                 // right nodes
   std::vector<std::size_t> pattern_of_joint;
-  std::vector<double> filling_of_joint;
-  std::vector<Index> first_load = {0};  // of each joint
-  std::vector<LinkLoad> loads;          // by share, within a joint
-  std::vector<int> links;               // that can be full
-  std::vector<Index> link_nodes;        // their right nodes
+  std::shared_ptr<GroupLoads> groups = std::make_shared<GroupLoads>();
+  std::vector<int> links;         // that can be full
+  std::vector<Index> link_nodes;  // their right nodes
   struct LoadNode {
     Index left = 0;
     std::size_t joint = 0;
@@ -128,7 +136,7 @@ class JointGraph {
     const std::size_t joint = joint_nodes.size();
     joint_nodes.push_back(node);
     pattern_of_joint.push_back(p);
-    filling_of_joint.push_back(filling);
+    groups->filling.push_back(filling);
     for (std::size_t i = 0; i < members.size();) {  // members of a role together
       begin_left(colour_of(4, {double(p), double(members[i].second)}));
       nodes.right.push_back(node);
@@ -142,8 +150,8 @@ class JointGraph {
     std::sort(own.begin(), own.end(), [](const LinkLoad& a, const LinkLoad& b) {
       return a.share != b.share ? a.share < b.share : a.link < b.link;
     });
-    loads.insert(loads.end(), own.begin(), own.end());
-    first_load.push_back(static_cast<Index>(loads.size()));
+    groups->loads.insert(groups->loads.end(), own.begin(), own.end());
+    groups->first.push_back(static_cast<Index>(groups->loads.size()));
   }
 
   // Only links that everything that could use them at once would fill matter to anybody's time.
@@ -151,30 +159,28 @@ class JointGraph {
     if (input_.graph == nullptr) return;
     std::vector<double> most(input_.graph->links.size());
     for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) {
-      const double rate = patterns_[pattern_of_joint[joint]].bytes_per_s * filling_of_joint[joint];
-      for (Index l = first_load[joint]; l < first_load[joint + 1]; ++l) {
-        most[static_cast<std::size_t>(loads[l].link)] += rate * static_cast<double>(loads[l].share);
+      const double rate = patterns[pattern_of_joint[joint]].bytes_per_s * groups->filling[joint];
+      for (Index l = groups->first[joint]; l < groups->first[joint + 1]; ++l) {
+        most[static_cast<std::size_t>(groups->loads[l].link)] += rate * static_cast<double>(groups->loads[l].share);
       }
     }
     constexpr double kFull = 1 + 1e-6;  // rounding is no contention
     for (std::size_t l = 0; l < most.size(); ++l) {
       if (most[l] <= input_.graph->links[l].bytes_per_s * kFull) continue;
-      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
       links.push_back(static_cast<int>(l));
-      link_nodes.push_back(link_node_[l]);
     }
   }
 
   // One left node for the links of each share.
   void join_links(std::size_t joint) {
-    for (Index l = first_load[joint]; l < first_load[joint + 1];) {
-      const float share = loads[l].share;
+    for (Index l = groups->first[joint]; l < groups->first[joint + 1];) {
+      const float share = groups->loads[l].share;
       const std::size_t before = nodes.right.size();
-      for (; l < first_load[joint + 1] && loads[l].share == share; ++l) {
-        const Index node = link_node_[static_cast<std::size_t>(loads[l].link)];
+      for (; l < groups->first[joint + 1] && groups->loads[l].share == share; ++l) {
+        const Index node = link_node_[static_cast<std::size_t>(groups->loads[l].link)];
         if (node == kNone) continue;
         if (nodes.right.size() == before) {
-          const double load = static_cast<double>(share) * filling_of_joint[joint];
+          const double load = static_cast<double>(share) * groups->filling[joint];
           begin_left(colour_of(5, {double(pattern_of_joint[joint]), load}));
           load_nodes.push_back({static_cast<Index>(nodes.left_colour.size() - 1), joint, load});
           nodes.right.push_back(joint_nodes[joint]);
@@ -188,7 +194,7 @@ class JointGraph {
   // The closed form gives a group in a torus all links of its chips, whatever its shape, and its numbers were fitted
   // that way. So a group alone takes that time: it fills a link at most, and what slows it down is others.
   Result<void> add_group(std::size_t p, const std::vector<int>& members, std::vector<LinkLoad>& own) {
-    const Pattern& pattern = patterns_[p];
+    const Pattern& pattern = patterns[p];
     double filling = 1;
     if (pattern.bytes_per_s > 0 && pattern.sort == Pattern::Sort::pairs) {
       const Result<void> added = layer_.add_pairs(members, own);
@@ -205,7 +211,7 @@ class JointGraph {
   }
 
   Result<void> add_pattern(std::size_t p) {
-    const Pattern& pattern = patterns_[p];
+    const Pattern& pattern = patterns[p];
     const layout::Mesh& mesh = input_.program.mesh;
     std::vector<LinkLoad> own;
     Result<void> added;
@@ -229,7 +235,6 @@ class JointGraph {
   }
 
   const StepInput& input_;
-  const std::vector<Pattern>& patterns_;
   int ranks_ = 0;
   LoadLayer layer_;
   std::vector<Index> link_node_;
@@ -294,7 +299,7 @@ void take_links(const StepInput& input, const JointGraph& graph, const Partition
                 const std::vector<Index>& joint_of_class, StepNetwork& network) {
   std::vector<Index> link_of_class(partition.num_right, kNone);
   std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
-  for (std::size_t i = 0; i < graph.links.size(); ++i) {
+  for (std::size_t i = 0; i < graph.link_nodes.size(); ++i) {
     Index& kind = link_of_class[partition.right_class[graph.link_nodes[i]]];
     if (kind == kNone) {
       kind = static_cast<Index>(network.links.size());
@@ -329,6 +334,21 @@ void take_links(const StepInput& input, const JointGraph& graph, const Partition
   }
 }
 
+StepNetwork network_of(const StepInput& input, const JointGraph& graph) {
+  StepNetwork network;
+  network.patterns = graph.patterns;
+  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
+  take_rank_kinds(input, partition, network);
+  std::vector<Index> joint_of_class;
+  take_joints(input, graph, partition, network, joint_of_class);
+  take_links(input, graph, partition, joint_of_class, network);
+  for (const Index node : graph.joint_nodes) {
+    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
+  }
+  network.groups = graph.groups;
+  return network;
+}
+
 Result<void> check_input(const StepInput& input) {
   const int ranks = input.program.mesh.ranks();
   for (const auto& [rank, factor] : input.slow) {
@@ -349,23 +369,18 @@ Result<void> check_input(const StepInput& input) {
 
 }  // namespace
 
-Result<StepNetwork> step_network(const StepInput& input) {
+Result<StepNetworks> step_networks(const StepInput& input) {
   if (const Result<void> checked = check_input(input); !checked) return tl::unexpected(checked.error());
-  StepNetwork network;
-  network.patterns = patterns_of(input);
-  JointGraph graph(input, network.patterns);
-  if (const Result<void> built = graph.build(); !built) return tl::unexpected(built.error());
-  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
-  take_rank_kinds(input, partition, network);
-  std::vector<Index> joint_of_class;
-  take_joints(input, graph, partition, network, joint_of_class);
-  take_links(input, graph, partition, joint_of_class, network);
-  for (const Index node : graph.joint_nodes) {
-    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
-  }
-  network.first_load = std::move(graph.first_load);
-  network.loads = std::move(graph.loads);
-  return network;
+  const auto graph = std::make_shared<JointGraph>(input, patterns_of(input));
+  if (const Result<void> built = graph->build(); !built) return tl::unexpected(built.error());
+  StepNetworks networks;
+  networks.apart = network_of(input, *graph);
+  networks.links = graph->links;
+  networks.shared = [&input, graph] {
+    graph->join_links();
+    return network_of(input, *graph);
+  };
+  return networks;
 }
 
 std::uint32_t pattern_of(const StepNetwork& network, const program::Program& program, const program::PlacedOp& op) {
