@@ -253,7 +253,7 @@ void take_rank_kinds(const StepInput& input, const Partition& partition, StepNet
       kind.program_kind = program::kind_of_rank(input.program, rank);
       const auto slow = input.slow.find(rank);
       if (slow != input.slow.end()) kind.slow = slow->second;
-      network.kinds.push_back(std::move(kind));
+      network.kinds.push_back(kind);
     }
     network.kinds[found->second].count += 1;
     network.kind_of_rank.push_back(static_cast<int>(found->second));

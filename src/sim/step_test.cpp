@@ -11,6 +11,7 @@
 #include "core/rng.hpp"
 #include "program/generate.hpp"
 #include "program/test_job.hpp"
+#include "sim/step_network.hpp"
 #include "spec/catalog.hpp"
 #include "spec/node.hpp"
 #include "spec/read.hpp"
@@ -199,6 +200,25 @@ TEST(Step, GroupsThatShareAnAxisSlowEachOtherDown) {
   EXPECT_GT(run.step_s, alone * 1.01);
   ASSERT_FALSE(run.full_links.empty());
   EXPECT_EQ(cluster::link_name(graph, run.full_links.front().link), "chip(0,0)-chip(0,1)");
+}
+
+// Stages could send both ways at once, which would be too much for an interface, but never do.
+TEST(Step, ALinkThatIsNeverFullTellsNobodyApart) {
+  const Program program = program::generate(program::gpt_job(32, 8, 4)).value();
+  const StepTimes times = simple_times(program);
+  const cluster::Graph graph = tree(32, 4, 32);
+  StepInput input{program, times};
+  input.graph = &graph;
+  EXPECT_FALSE(step_networks(input).value().links.empty());
+  const StepRun folded = run_step(input).value();
+  input.fold = false;
+  const StepRun whole = run_step(input).value();
+  ASSERT_TRUE(whole.full_links.empty());
+  EXPECT_EQ(folded.kinds.size(), 4U);
+  EXPECT_NEAR(folded.step_s / whole.step_s, 1, 1e-12);
+  for (std::size_t link = 0; link < graph.links.size(); ++link) {
+    EXPECT_NEAR(folded.link_bytes[link], whole.link_bytes[link], 1e-6 * (1 + whole.link_bytes[link]));
+  }
 }
 
 TEST(Step, RefusesRanksThatAreNotThere) {
