@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <sstream>
 
 #include "chakra/export.hpp"
 #include "cli/command.hpp"
 #include "cli/graph_request.hpp"
 #include "cli/job_request.hpp"
+#include "cli/simulate_place.hpp"
 #include "cli/simulate_workload.hpp"
 #include "cluster/topology.hpp"
 #include "core/files.hpp"
@@ -32,6 +32,7 @@ constexpr std::array kOutputFlags = {
     Flag{"seed", "N", "of the jitter (default: 1)", ""},
     kRoutingFlag,
     Flag{"order", "AXES", "which axis changes fastest from device to device (default: tp-cp-dp-pp), or search", ""},
+    Flag{"slice", "AxBxC", "the shape of the torus: 4x4x8, 4x4x8_twisted, or search (default: as even as can be)", ""},
     Flag{"place", "FILE", "the device of each rank, one number a line", ""},
     Flag{"no-network", "", "communication is never in each other's way", ""},
     Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
@@ -116,34 +117,6 @@ Result<void> read_jitter(const Arguments& arguments, int ranks, Faults& faults) 
   return {};
 }
 
-// tp-cp-dp-pp: each axis once.
-Result<layout::AxisOrder> order_of(const std::string& text) {
-  constexpr std::array<layout::Axis, layout::kNumAxes> kAxes = {layout::Axis::tp, layout::Axis::cp, layout::Axis::dp,
-                                                                layout::Axis::pp};
-  layout::AxisOrder order{};
-  std::string rest = text + "-";
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const std::string name = rest.substr(0, rest.find('-'));
-    const auto axis =
-        std::find_if(kAxes.begin(), kAxes.end(), [&](layout::Axis one) { return layout::name_of(one) == name; });
-    const auto end = order.begin() + static_cast<std::ptrdiff_t>(i);
-    if (axis == kAxes.end() || std::find(order.begin(), end, *axis) != end) {
-      return input_error(fmt::format("--order {}: expected tp, cp, dp and pp, each once, with - between them", text),
-                         "--order tp-cp-pp-dp");
-    }
-    order[i] = *axis;
-    rest.erase(0, name.size() + 1);
-  }
-  if (rest.empty()) return order;
-  return input_error(fmt::format("--order {}: expected four axes", text), "--order tp-cp-pp-dp");
-}
-
-std::string order_text(const layout::AxisOrder& order) {
-  std::string text;
-  for (const layout::Axis axis : order) text += fmt::format("{}{}", text.empty() ? "" : "-", layout::name_of(axis));
-  return text;
-}
-
 // A device for each rank, none twice.
 Result<std::vector<int>> devices_of(const std::string& file, int ranks, int devices) {
   const Result<std::string> text = read_file(file);
@@ -172,17 +145,11 @@ struct Runs {
   report::StepMetrics metrics;
 };
 
-Result<Runs> simulate_one(const program::Program& program, const sim::StepTimes& times, const cluster::Graph* graph,
-                          cluster::Routing routing, const std::map<int, double>& slow, const std::vector<int>& placed) {
-  sim::StepInput input{program, times};
-  input.device_of_rank = placed;
-  input.graph = graph;
-  input.routing = routing;
-  input.slow = slow;
+Result<Runs> simulate_one(const sim::StepInput& input) {
   Result<sim::StepRun> run = sim::run_step(input);
   if (!run) return tl::unexpected(run.error());
   Runs runs{std::move(*run), {}};
-  runs.metrics = report::step_metrics(program, runs.run.step_s, runs.run.kinds.size(),
+  runs.metrics = report::step_metrics(input.program, runs.run.step_s, runs.run.kinds.size(),
                                       [&](std::size_t k) { return sim::timeline_of(runs.run.kinds[k]); });
   return runs;
 }
@@ -205,8 +172,9 @@ Result<void> write_files(const Arguments& arguments, const program::Program& pro
   return {};
 }
 
-Result<std::string> answer(const Arguments& arguments, const spec::Job& job, const program::Program& program,
-                           const std::string& placement) {
+Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
+  const spec::Job& job = what.job;
+  const program::Program& program = what.program;
   const auto begin = std::chrono::steady_clock::now();
   const bool has_network = !arguments.has("no-network");
   Result<cluster::Graph> healthy = has_network ? cluster::build_graph(job.cluster) : cluster::Graph{};
@@ -231,11 +199,14 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   Result<std::vector<int>> placed = std::vector<int>{};
   if (const auto file = arguments.value("place")) placed = devices_of(*file, program.mesh.ranks(), job.cluster.devices);
   if (!placed) return tl::unexpected(placed.error());
-  const Result<Runs> now = simulate_one(program, times, has_network ? &graph : nullptr, *routing, faults.slow, *placed);
+  sim::StepInput input{program, times, has_network ? &graph : nullptr, *routing, *placed, faults.slow};
+  const Result<Runs> now = simulate_one(input);
   if (!now) return tl::unexpected(now.error());
   Result<Runs> before = Runs{};
   if (!faults.texts.empty()) {
-    before = simulate_one(program, times, has_network ? &*healthy : nullptr, *routing, {}, *placed);
+    if (has_network) input.graph = &*healthy;
+    input.slow.clear();
+    before = simulate_one(input);
     if (!before) return tl::unexpected(before.error());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -244,7 +215,8 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   view.faults = faults.texts;
   view.closed_form_s = plan::step_time(job).total_s;
   view.seconds = took.count();
-  view.placement = placement;
+  view.placement = what.words;
+  view.slices = what.slices;
   if (arguments.has("place")) view.placement = fmt::format("ranks on devices as in {}", *arguments.value("place"));
   if (!faults.texts.empty()) {
     view.healthy = &before->run;
@@ -258,57 +230,13 @@ Result<std::string> answer(const Arguments& arguments, const spec::Job& job, con
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
 }
 
-struct Placed {
-  program::Program program;
-  std::string words;  // empty: the usual order
-};
-
-// Every order that the layout allows, simulated on the whole machine; the fastest.
-Result<Placed> searched(const Arguments& arguments, const spec::Job& job) {
-  const Result<cluster::Graph> graph = cluster::build_graph(job.cluster);
-  if (!graph) return tl::unexpected(graph.error());
-  const Result<cluster::Routing> routing = routing_of(*graph, arguments);
-  if (!routing) return tl::unexpected(routing.error());
-  layout::AxisOrder order = layout::kUsualOrder;
-  std::sort(order.begin(), order.end());
-  std::optional<Placed> best;
-  double best_s = 0;
-  int tried = 0;
-  do {
-    Result<program::Program> program = program::generate(job, order);
-    if (!program) continue;  // experts or shard groups would be cut across stages
-    const sim::StepTimes times = plan::op_times(job, *program);
-    const Result<Runs> run = simulate_one(*program, times, &*graph, *routing, {}, {});
-    if (!run) return tl::unexpected(run.error());
-    ++tried;
-    if (best && run->run.step_s >= best_s) continue;
-    best_s = run->run.step_s;
-    best = Placed{std::move(*program), order_text(order)};
-  } while (std::next_permutation(order.begin(), order.end()));
-  if (!best) return infeasible("no order of the axes allows this layout");
-  best->words = fmt::format("order {}, the fastest of {}", best->words, tried);
-  return std::move(*best);
-}
-
-Result<Placed> placed_program(const Arguments& arguments, const spec::Job& job) {
-  const std::string text = arguments.value_or("order", "");
-  if (text == "search") return searched(arguments, job);
-  const Result<layout::AxisOrder> order = text.empty() ? layout::kUsualOrder : order_of(text);
-  if (!order) return tl::unexpected(order.error());
-  Result<program::Program> program = program::generate(job, *order);
-  if (!program) return tl::unexpected(program.error());
-  return Placed{std::move(*program), text.empty() ? "" : "order " + text};
-}
-
 Result<std::string> simulate(const Arguments& arguments) {
   if (arguments.has("workload")) return simulate_workload(arguments);
-  const Result<spec::Job> job = one_job("simulate", arguments, catalog_of(arguments));
-  if (!job) return tl::unexpected(job.error());
-  const Result<Placed> placed = placed_program(arguments, *job);
+  const Result<PlacedJob> placed = placed_job(arguments);
   if (!placed) return tl::unexpected(placed.error());
   const Result<void> fits = program::check_memory(placed->program);
   if (!fits) return tl::unexpected(fits.error());
-  return answer(arguments, *job, placed->program, placed->words);
+  return answer(arguments, *placed);
 }
 
 }  // namespace
@@ -321,6 +249,7 @@ const Command kSimulate = {
     "twinpod simulate examples/llama3-70b.yaml --slow rank=37:1.3\n"
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n"
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --trace step.json\n"
+    "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --slice search\n"
     "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,
     simulate};

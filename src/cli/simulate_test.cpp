@@ -105,6 +105,63 @@ TEST(SimulateCommand, RanksCanBePlacedByHand) {
   std::remove(file.c_str());
 }
 
+std::vector<std::string> on_pod(const std::vector<std::string>& more) {
+  std::vector<std::string> texts = {"llama3-8b", "--on", "tpu-v4-4096", "--tp", "8", "--zero", "1", "--sp"};
+  texts.insert(texts.end(), more.begin(), more.end());
+  return texts;
+}
+
+TEST(SimulateCommand, ASliceSaysHowManyDevicesThereAre) {
+  const nlohmann::json json = json_of(on_pod({"--slice", "4x4x8"}));
+  EXPECT_EQ(json["ranks"], 128);
+  EXPECT_EQ(json["placement"], "slice 4x4x8");
+  EXPECT_EQ(json["step_time_s"], json_of(on_pod({"--slice", "4x4x8", "--devices", "128"}))["step_time_s"]);
+}
+
+TEST(SimulateCommand, TheShapeOfTheSliceDecidesWhatContends) {
+  // Tensor ranks fill the last axis, or half of it and share it with the copies.
+  const nlohmann::json whole = json_of(on_pod({"--slice", "4x4x8"}));
+  const nlohmann::json half = json_of(on_pod({"--slice", "8x4x4"}));
+  EXPECT_LT(whole["step_time_s"], half["step_time_s"]);
+}
+
+TEST(SimulateCommand, SlicesAreSearched) {
+  const nlohmann::json json = json_of(on_pod({"--devices", "128", "--slice", "search"}));
+  const nlohmann::json& slices = json["slices"];
+  ASSERT_EQ(slices.size(), 6U);  // three orders of 4, 4 and 8, each twisted, too
+  EXPECT_EQ(slices[0]["step_time_s"], json["step_time_s"]);
+  for (std::size_t i = 1; i < slices.size(); ++i) {
+    EXPECT_LE(slices[i - 1]["step_time_s"], slices[i]["step_time_s"]);
+    const std::string slice = slices[i]["slice"];
+    EXPECT_EQ(json_of(on_pod({"--slice", slice}))["step_time_s"], slices[i]["step_time_s"]) << slice;
+  }
+}
+
+std::pair<std::string, std::string> refusal(const std::vector<std::string>& texts) {
+  const Result<std::string> text = answer(texts);
+  EXPECT_FALSE(text.has_value());
+  EXPECT_EQ(text.error().kind, ErrorKind::input);
+  return {text.error().message, text.error().hint};
+}
+
+TEST(SimulateCommand, WrongSlicesAreRefused) {
+  using Refused = std::pair<std::string, std::string>;
+  EXPECT_EQ(refusal(on_pod({"--devices", "128", "--slice", "4x4x4"})),
+            Refused("slice 4x4x4 has 64 chips, but the job uses 128", "--slice 4x4x8, or --devices 64"));
+  EXPECT_EQ(refusal(on_pod({"--slice", "4x8"})),
+            Refused("slice 4x8 has 2 axes; the pod is 16x16x16", "the nearest slice is 4x4x2"));
+  EXPECT_EQ(refusal(on_pod({"--slice", "16x16x32"})),
+            Refused("slice 16x16x32 does not fit into the pod of 16x16x16", "the nearest slice is 16x16x16"));
+  EXPECT_EQ(refusal({"llama3-8b", "--on", "tpu-v5e-256", "--tp", "8", "--slice", "4x32"}),
+            Refused("slice 4x32 does not fit into the pod of 16x16", "the nearest slice is 8x16"));
+  EXPECT_EQ(refusal(llama({"--slice", "4x4x8"})).first,
+            "DGX SuperPOD H100, 2,048 nodes is no torus, so it has no slice 4x4x8");
+  EXPECT_EQ(refusal(llama({"--slice", "search"})).first,
+            "DGX SuperPOD H100, 2,048 nodes is no torus, so it has no slices to search");
+  EXPECT_EQ(refusal(on_pod({"--slice", "wide"})).first, "slice is `wide`; expected axes such as 4x4x8");
+  EXPECT_EQ(refusal(on_pod({"--slice", "4x4x4_twisted"})).first, "a 4x4x4 torus cannot be twisted");
+}
+
 TEST(SimulateCommand, WrongInputIsRefused) {
   EXPECT_EQ(answer(llama({"--order", "tp-tp-dp-pp"})).error().message,
             "--order tp-tp-dp-pp: expected tp, cp, dp and pp, each once, with - between them");

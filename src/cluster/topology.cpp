@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "cluster/topology_parts.hpp"
@@ -35,6 +36,35 @@ std::vector<int> pod_shape(const spec::Cluster& cluster) {
   if (!cluster.node_topology.shape.empty()) return cluster.node_topology.shape;
   return even_shape(std::min(cluster.devices, cluster.scale_up_domain), cluster.topology.cube > 0 ? 3 : 2,
                     cluster.topology.cube);
+}
+
+// Optical circuit switches put whole cubes together in any order; inside of a cube, and between boards, are wires.
+bool can_be_made(const spec::Cluster& cluster, const std::vector<int>& slice, const std::vector<int>& pod) {
+  const int cube = cluster.topology.cube;
+  if (cluster.topology.wrap != spec::Wrap::multiples || cube == 0) return fits_into(slice, pod);
+  if (volume(slice) > volume(pod)) return false;
+  return std::all_of(slice.begin(), slice.end(), [&](int length) { return length % cube == 0; }) ||
+         std::all_of(slice.begin(), slice.end(), [&](int length) { return length <= cube; });
+}
+
+void add_shapes(int chips, std::size_t axes, std::vector<int>& shape, std::vector<std::vector<int>>& shapes) {
+  if (shape.size() + 1 == axes) {
+    shapes.push_back(shape);
+    shapes.back().push_back(chips);
+    return;
+  }
+  for (int length = 1; length <= chips; ++length) {
+    if (chips % length != 0) continue;
+    shape.push_back(length);
+    add_shapes(chips / length, axes, shape, shapes);
+    shape.pop_back();
+  }
+}
+
+// --slice 4x4x8, for a hint; the pod itself where no shape of as many chips is near.
+std::string slice_hint(const spec::Cluster& cluster, const std::vector<int>& slice, const std::vector<int>& pod) {
+  const std::vector<int> nearest = nearest_slice(cluster, volume(slice), slice);
+  return "the nearest slice is " + spec::shape_text(nearest.empty() ? pod : nearest);
 }
 
 Result<void> size_torus(Machine& machine) {
@@ -169,18 +199,46 @@ Result<void> apply_slice(spec::Cluster& cluster, std::string_view text) {
   }
   const std::vector<int> pod = pod_shape(cluster);
   if (slice.size() != pod.size()) {
-    return input_error(fmt::format("slice {} has {} axes; the pod is {}", text, slice.size(), spec::shape_text(pod)));
+    return input_error(fmt::format("slice {} has {} axes; the pod is {}", text, slice.size(), spec::shape_text(pod)),
+                       slice_hint(cluster, slice, pod));
   }
   // Optical circuit switches put cubes together in any order; wires do not.
   const bool any_order = cluster.topology.wrap == spec::Wrap::multiples;
   if (any_order ? volume(slice) > volume(pod) : !fits_into(slice, pod)) {
-    return input_error(fmt::format("slice {} does not fit into the pod of {}", text, spec::shape_text(pod)));
+    return input_error(fmt::format("slice {} does not fit into the pod of {}", text, spec::shape_text(pod)),
+                       slice_hint(cluster, slice, pod));
   }
   cluster.topology.slice = slice;
   cluster.topology.twisted = twisted;
   cluster.devices = volume(slice);
   cluster.scale_up_domain = cluster.devices;
   return {};
+}
+
+std::vector<std::vector<int>> slice_shapes(const spec::Cluster& cluster, int chips) {
+  std::vector<std::vector<int>> shapes;
+  if (cluster.scale_up != spec::ScaleUpKind::torus || chips < 1) return shapes;
+  const std::vector<int> pod = pod_shape(cluster);
+  if (chips > volume(pod)) return shapes;
+  std::vector<int> shape;
+  add_shapes(chips, pod.size(), shape, shapes);
+  std::erase_if(shapes, [&](const std::vector<int>& one) { return !can_be_made(cluster, one, pod); });
+  return shapes;
+}
+
+std::vector<int> nearest_slice(const spec::Cluster& cluster, int chips, const std::vector<int>& wanted) {
+  std::vector<int> nearest;
+  int least = 0;
+  for (const std::vector<int>& shape : slice_shapes(cluster, chips)) {
+    int apart = 0;
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      apart += std::abs(shape[axis] - (axis < wanted.size() ? wanted[axis] : 1));
+    }
+    if (!nearest.empty() && apart >= least) continue;
+    nearest = shape;
+    least = apart;
+  }
+  return nearest;
 }
 
 Result<void> apply_devices(spec::Cluster& cluster, int devices) {

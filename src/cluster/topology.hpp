@@ -13,6 +13,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "cluster/graph.hpp"
 #include "core/error.hpp"
@@ -25,6 +26,16 @@ Result<Graph> build_graph(const spec::Cluster& cluster);
 
 // Part of a torus: `4x4x8`, `4x4x8_twisted`. Sets devices and the axes; refuses what the pod cannot hold.
 Result<void> apply_slice(spec::Cluster& cluster, std::string_view text);
+
+// Shapes of a slice of so many chips that the pod can hold: of whole cubes or within one where it is made of cubes.
+// Ranks go along the last axis first, so 4x8 and 8x4 are two. Empty: there is none, or the cluster is no torus.
+std::vector<std::vector<int>> slice_shapes(const spec::Cluster& cluster, int chips);
+
+// n x n x 2n and n x 2n x 2n whose axes all close to rings.
+bool can_be_twisted(const spec::Cluster& cluster, const std::vector<int>& shape);
+
+// The shape of slice_shapes that is most like another one; empty: there is none.
+std::vector<int> nearest_slice(const spec::Cluster& cluster, int chips, const std::vector<int>& wanted);
 
 // The first `devices` devices of a cluster, or the same kind of machine with that many. The fabric grows by its rule.
 Result<void> apply_devices(spec::Cluster& cluster, int devices);

@@ -228,6 +228,21 @@ TEST(Topology, MoreDevicesThanAGraphCanHoldAreRefused) {
   EXPECT_NE(graph.error().message.find("10,000,000 devices"), std::string::npos) << graph.error().message;
 }
 
+TEST(Topology, SlicesOfAPodOfCubesAreWholeCubesOrWithinOne) {
+  const spec::Cluster pod = spec::Catalog(TWINPOD_CATALOG_DIR).cluster("tpu-v4-4096").value();
+  using Shapes = std::vector<std::vector<int>>;
+  EXPECT_EQ(slice_shapes(pod, 128), (Shapes{{4, 4, 8}, {4, 8, 4}, {8, 4, 4}}));
+  EXPECT_EQ(slice_shapes(pod, 32), (Shapes{{2, 4, 4}, {4, 2, 4}, {4, 4, 2}}));
+  EXPECT_EQ(slice_shapes(pod, 96), Shapes{});
+  EXPECT_EQ(slice_shapes(pod, 8192), Shapes{});
+  EXPECT_EQ(nearest_slice(pod, 128, {8, 2, 8}), (std::vector<int>{4, 4, 8}));
+}
+
+TEST(Topology, SlicesOfAWiredPodFitIntoIt) {
+  const spec::Cluster pod = spec::Catalog(TWINPOD_CATALOG_DIR).cluster("tpu-v5e-256").value();
+  EXPECT_EQ(slice_shapes(pod, 64), (std::vector<std::vector<int>>{{4, 16}, {8, 8}, {16, 4}}));
+}
+
 TEST(Topology, SlicesThatDoNotFitAreRefused) {
   spec::Cluster tpu = entry("tpu-v5e-256");
   EXPECT_EQ(apply_slice(tpu, "4x32").error().message, "slice 4x32 does not fit into the pod of 16x16");

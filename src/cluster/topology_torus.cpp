@@ -12,6 +12,7 @@
 #include <array>
 #include <numeric>
 
+#include "cluster/topology.hpp"
 #include "cluster/topology_parts.hpp"
 
 namespace twinpod::cluster {
@@ -49,14 +50,7 @@ int next_chip(const Machine& machine, bool twisted, const std::vector<int>& at, 
 }
 
 Result<void> check_twist(const Machine& machine) {
-  const int shortest = *std::min_element(machine.shape.begin(), machine.shape.end());
-  bool has_long = false;
-  bool right = true;
-  for (std::size_t axis = 0; axis < machine.shape.size(); ++axis) {
-    has_long = has_long || machine.shape[axis] == 2 * shortest;
-    right = right && machine.wraps[axis] && machine.shape[axis] % shortest == 0 && machine.shape[axis] <= 2 * shortest;
-  }
-  if (right && has_long) return {};
+  if (can_be_twisted(machine.cluster, machine.shape)) return {};
   return input_error(fmt::format("a {} torus cannot be twisted", spec::shape_text(machine.shape)),
                      "twisted tori are n x n x 2n or n x 2n x 2n with wraps: 4x4x8_twisted, 4x8x8_twisted");
 }
@@ -149,6 +143,15 @@ std::vector<bool> wraps_of(const spec::Topology& topology, const std::vector<int
     }
   }
   return wraps;
+}
+
+bool can_be_twisted(const spec::Cluster& cluster, const std::vector<int>& shape) {
+  const std::vector<bool> wraps = wraps_of(cluster.topology, shape);
+  const int shortest = *std::min_element(shape.begin(), shape.end());
+  const bool has_long = std::find(shape.begin(), shape.end(), 2 * shortest) != shape.end();
+  const bool right =
+      std::all_of(shape.begin(), shape.end(), [&](int length) { return length == shortest || length == 2 * shortest; });
+  return has_long && right && std::all_of(wraps.begin(), wraps.end(), [](bool wrap) { return wrap; });
 }
 
 Result<void> add_torus(const Machine& machine, Graph& graph) {

@@ -52,6 +52,15 @@ std::string headline(const StepView& view) {
   return text + "\n" + table.text();
 }
 
+std::string slices_text(const StepView& view) {
+  if (view.slices.empty()) return "";
+  Table table({{"slice"}, {"step", Align::right}, {"longer by", Align::right}}, {2, 2, true});
+  for (const SliceStep& one : view.slices) {
+    table.row({one.slice, format_seconds(one.step_s), percent(one.step_s / view.slices.front().step_s - 1)});
+  }
+  return "\n" + table.text();
+}
+
 std::string shares_text(const StepView& view) {
   const RankShares& mean = view.metrics.mean;
   Table table({{"where the time goes"}, {"mean of ranks", Align::right}, {"of the step", Align::right}}, {2, 2, true});
@@ -264,7 +273,8 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 
 std::string step_text(const StepView& view) {
   const auto kinds = static_cast<double>(view.run.kinds.size());
-  return headline(view) + shares_text(view) + path_text(view) + links_text(view) + waiters_text(view) +
+  return headline(view) + slices_text(view) + shares_text(view) + path_text(view) + links_text(view) +
+         waiters_text(view) +
          fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n", with_thousands(kinds), kinds == 1 ? "" : "s",
                      with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
@@ -292,6 +302,10 @@ std::string step_json(const StepView& view) {
   json["seconds"] = view.seconds;
   json["faults"] = view.faults;
   json["placement"] = view.placement;
+  if (!view.slices.empty()) json["slices"] = nlohmann::ordered_json::array();
+  for (const SliceStep& one : view.slices) {
+    json["slices"].push_back({{"slice", one.slice}, {"step_time_s", one.step_s}});
+  }
   if (view.healthy != nullptr) json["healthy_step_time_s"] = view.healthy->step_s;
   json["critical_path"] = nlohmann::ordered_json::array();
   for (const PathPart& part : path_parts(view.program, view.run)) {

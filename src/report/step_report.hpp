@@ -13,6 +13,12 @@
 
 namespace twinpod::report {
 
+// A shape of the slice of a torus that was tried.
+struct SliceStep {
+  std::string slice;
+  double step_s = 0;
+};
+
 struct StepView {
   const spec::Job& job;
   const program::Program& program;
@@ -23,6 +29,7 @@ struct StepView {
   const StepMetrics* healthy_metrics = nullptr;
   std::vector<std::string> faults = {};
   std::string placement = {};                        // in words; empty: the usual
+  std::vector<SliceStep> slices = {};                // that were tried, the fastest first
   std::vector<program::MemoryOverTime> memory = {};  // by kind of the Program
   double closed_form_s = 0;
   double seconds = 0;  // that the simulation took

@@ -20,6 +20,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,7 +70,7 @@ struct RankKind {
   int count = 1;
   int program_kind = 0;
   double slow = 1;
-  std::vector<OpRun> ops;
+  std::span<OpRun> ops;  // in the StepRun's store
 };
 
 // Links that are alike, on which transfers were in each other's way.
@@ -81,6 +83,8 @@ struct FullLink {
 struct StepRun {
   double step_s = 0;  // the tail included
   double ops_s = 0;   // end of the last op; where stages end one after the other, of the longest from its first
+  OpRef last;         // op that ends last
+  std::shared_ptr<OpRun[]> ops;  // of all kinds, one after the other; who copies a step shares them
   std::vector<RankKind> kinds;
   std::vector<int> kind_of_rank;
   std::vector<double> link_bytes;    // moved by each link of the graph

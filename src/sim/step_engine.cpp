@@ -5,7 +5,9 @@
 #include <queue>
 
 #include "sim/flow_rates.hpp"
+#include "sim/op_store.hpp"
 #include "sim/step.hpp"
+#include "sim/step_apart.hpp"
 #include "sim/step_network.hpp"
 #include "sim/step_template.hpp"
 
@@ -103,23 +105,59 @@ class Engine {
     meetings_.resize(network_.joints.size());
     transfer_of_flow_.assign(network_.joints.size(), kNone);
     full_since_.assign(network_.links.size(), -1);
-    for (RankKind& kind : network_.kinds) add_kind(kind);
+    listeners_.resize(network_.kinds.size());
+    for (const RankKind& kind : network_.kinds) add_kind(kind);
+    make_room();
     make_pattern_tables();
   }
 
-  Result<StepRun> run() {
+  Result<void> run() {
     for (Index k = 0; k < states_.size(); ++k) wake(k);
     while (true) {
       propagate();
       if (events_.empty()) break;
       next_event();
     }
-    if (const Result<void> done = check_done(); !done) return tl::unexpected(done.error());
-    return result();
+    return check_done();
+  }
+
+  // When what uses links moved, by joint.
+  std::vector<std::vector<Moving>> moving() const {
+    std::vector<std::vector<Moving>> all(network_.joints.size());
+    for (Index k = 0; k < states_.size(); ++k) {
+      for (Index i = 0; i < states_[k].unfinished.size(); ++i) add_moving(k, i, all);
+    }
+    return all;
+  }
+
+  StepRun result() {
+    StepRun run = timed_result();
+    if (input_.graph != nullptr) run.link_bytes = link_bytes();
+    std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
+    std::stable_sort(network_.links.begin(), network_.links.end(),
+                     [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
+    run.full_links = std::move(network_.links);
+    run.kinds = std::move(network_.kinds);
+    run.ops = std::move(ops_);
+    run.kind_of_rank = std::move(network_.kind_of_rank);
+    run.events = num_events_;
+    run.contention_s = contention_s_;
+    return run;
   }
 
  private:
-  void add_kind(RankKind& kind) {
+  void make_room() {
+    std::size_t count = 0;
+    for (const KindState& state : states_) count += state.first_op.back();
+    ops_ = make_ops(count);
+    OpRun* next = ops_.get();
+    for (Index k = 0; k < states_.size(); ++k) {
+      network_.kinds[k].ops = {next, states_[k].first_op.back()};
+      next += states_[k].first_op.back();
+    }
+  }
+
+  void add_kind(const RankKind& kind) {
     KindState state;
     state.list = &program_.kinds[static_cast<std::size_t>(kind.program_kind)];
     state.first_op = first_ops(program_, kind.program_kind);
@@ -128,7 +166,6 @@ class Engine {
     }
     state.instance_end.assign(state.unfinished.size(), 0);
     state.instance_last.assign(state.unfinished.size(), kNone);
-    kind.ops.resize(state.first_op.back());
     const std::size_t chunks = static_cast<std::size_t>(program_.chunks) + 1;
     state.templates.resize(program_.blocks.size() * chunks * chunks);
     states_.push_back(std::move(state));
@@ -338,7 +375,8 @@ class Engine {
     if (from_op == kNone) return false;
     const OpRun& sent = run_of(from_kind, from_instance, from_op);
     if (sent.release_s < 0) {
-      listeners_[from_kind].push_back(k);
+      std::vector<Index>& listeners = listeners_[from_kind];
+      if (std::find(listeners.begin(), listeners.end(), k) == listeners.end()) listeners.push_back(k);
       return false;
     }
     ready.wait(sent.release_s, {from_kind, states_[from_kind].first_op[from_instance] + from_op}, Cause::arrival);
@@ -502,7 +540,9 @@ class Engine {
   void release(const std::vector<OpRef>& ops, double time_s) {
     for (const OpRef& ref : ops) {
       network_.kinds[ref.kind].ops[ref.op].release_s = time_s;
-      wake_for(ref.kind);
+      wake(ref.kind);
+      for (const Index listener : listeners_[ref.kind]) wake(listener);
+      listeners_[ref.kind].clear();
     }
   }
 
@@ -514,14 +554,8 @@ class Engine {
       lane.free_s = time_s;
       const Index instance = instance_of(ref);
       finished(ref.kind, instance, ref.op - states_[ref.kind].first_op[instance]);
-      wake_for(ref.kind);
+      wake(ref.kind);
     }
-  }
-
-  void wake_for(Index k) {
-    wake(k);
-    for (const Index listener : listeners_[k]) wake(listener);
-    listeners_[k].clear();
   }
 
   void finished(Index k, Index instance, Index op) {
@@ -532,9 +566,6 @@ class Engine {
       state.instance_last[instance] = state.first_op[instance] + op;
     }
     --state.unfinished[instance];
-    if (program_.blocks[static_cast<std::size_t>(state.list->instances[instance].block)].ops[op].kind == OpKind::send) {
-      wake_for(k);
-    }
   }
 
   // The next moment at which a transfer begins to move or has moved its part.
@@ -606,58 +637,98 @@ class Engine {
 
   Result<void> check_done() const {
     for (Index k = 0; k < states_.size(); ++k) {
-      for (std::size_t o = 0; o < network_.kinds[k].ops.size(); ++o) {
-        if (network_.kinds[k].ops[o].end_s >= 0) continue;
-        const program::PlacedOp op = op_at(program_, network_.kinds[k].program_kind, static_cast<Index>(o));
-        return input_error(fmt::format("rank {} never comes to an end of: {}", network_.kinds[k].rank, op_text(op)),
-                           "ops wait for each other; twinpod program checks a schedule");
+      for (std::size_t i = 0; i < states_[k].unfinished.size(); ++i) {
+        if (states_[k].unfinished[i] > 0) return never_ends(k, states_[k].first_op[i]);
       }
     }
     return {};
   }
 
-  Result<StepRun> result() {
-    StepRun run;
-    for (const RankKind& kind : network_.kinds) {
-      double first = std::numeric_limits<double>::infinity();
-      double last = 0;
-      for (const OpRun& op : kind.ops) {
-        first = std::min(first, op.start_s);
-        last = std::max(last, op.end_s);
-      }
-      // From one step to the next, when ranks begin it one after the other as they ended this one.
-      run.ops_s = std::max(run.ops_s, program_.validates_later ? last - first : last);
+  // Names the first op from there on that has no end.
+  Result<void> never_ends(Index k, Index from) const {
+    const std::span<const OpRun> ops = network_.kinds[k].ops;
+    const auto found = std::find_if(ops.begin() + from, ops.end(), [](const OpRun& op) { return op.end_s < 0; });
+    const program::PlacedOp op =
+        op_at(program_, network_.kinds[k].program_kind, static_cast<Index>(found - ops.begin()));
+    return input_error(fmt::format("rank {} never comes to an end of: {}", network_.kinds[k].rank, op_text(op)),
+                       "ops wait for each other; twinpod program checks a schedule");
+  }
+
+  // When a kind of ranks ends, from the first of its ops on where each begins when it can.
+  double seconds_of(Index k) const {
+    const std::vector<double>& ends = states_[k].instance_end;
+    const double last = ends.empty() ? 0 : *std::max_element(ends.begin(), ends.end());
+    if (!program_.validates_later) return last;
+    double first = std::numeric_limits<double>::infinity();
+    for (const OpRun& op : network_.kinds[k].ops) first = std::min(first, op.start_s);
+    return last - first;
+  }
+
+  // The op that ends last, the first of them.
+  OpRef last_op() const {
+    OpRef last;
+    double latest = -1;
+    for (Index k = 0; k < states_.size(); ++k) {
+      const std::vector<double>& ends = states_[k].instance_end;
+      const auto found = std::max_element(ends.begin(), ends.end());
+      if (found == ends.end() || *found <= latest) continue;
+      latest = *found;
+      last = {k, states_[k].first_op[static_cast<std::size_t>(found - ends.begin())]};
+      while (network_.kinds[k].ops[last.op].end_s < latest) ++last.op;
     }
+    return last;
+  }
+
+  StepRun timed_result() const {
+    StepRun run;
+    // From one step to the next, when ranks begin it one after the other as they ended this one.
+    for (Index k = 0; k < states_.size(); ++k) run.ops_s = std::max(run.ops_s, seconds_of(k));
+    run.last = last_op();
     run.step_s = run.ops_s + input_.times.tail_s;
-    if (input_.graph != nullptr) run.link_bytes.assign(input_.graph->links.size(), 0);
+    return run;
+  }
+
+  std::vector<double> link_bytes() const {
+    std::vector<double> bytes(input_.graph->links.size(), 0);
+    const GroupLoads& groups = *network_.groups;
     for (std::size_t g = 0; g < network_.joint_of_group.size(); ++g) {
       const double moved = moved_[network_.joint_of_group[g]];
-      for (Index l = network_.first_load[g]; l < network_.first_load[g + 1]; ++l) {
-        run.link_bytes[static_cast<std::size_t>(network_.loads[l].link)] +=
-            moved * static_cast<double>(network_.loads[l].share);
+      for (Index l = groups.first[g]; l < groups.first[g + 1]; ++l) {
+        bytes[static_cast<std::size_t>(groups.loads[l].link)] += moved * static_cast<double>(groups.loads[l].share);
       }
     }
-    std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
-    std::stable_sort(network_.links.begin(), network_.links.end(),
-                     [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
-    run.full_links = std::move(network_.links);
-    run.kinds = std::move(network_.kinds);
-    run.kind_of_rank = std::move(network_.kind_of_rank);
-    run.events = num_events_;
-    run.contention_s = contention_s_;
-    return run;
+    return bytes;
+  }
+
+  // Of an instance; of a joint's members the first one tells.
+  void add_moving(Index k, Index instance, std::vector<std::vector<Moving>>& all) const {
+    const program::Instance& at = states_[k].list->instances[instance];
+    const std::vector<Index>& own = patterns(k, at);
+    const std::vector<OpTime>& times = input_.times.ops[static_cast<std::size_t>(at.block)];
+    for (std::size_t o = 0; o < own.size(); ++o) {
+      if (own[o] == kNone || !is_on_links(times[o])) continue;
+      const Index joint = network_.joint(k, own[o]);
+      if (joint == kNone || network_.joints[joint].kinds.front() != k) continue;
+      const OpRun& run = network_.kinds[k].ops[states_[k].first_op[instance] + o];
+      const OpTime& time = times[o];
+      const double exposed = time.exposed;
+      const double rate = time.bytes_per_s;
+      all[joint].push_back({run.start_s + time.latency_s * exposed, run.release_s, rate});
+      if (exposed < 1) all[joint].push_back({run.release_s + time.latency_s * (1 - exposed), run.end_s, rate});
+    }
   }
 
   const StepInput& input_;
   const program::Program& program_;
   StepNetwork& network_;
   FairShare share_;
+  std::shared_ptr<OpRun[]> ops_;  // of all kinds
   std::vector<BlockPlan> blocks_;
   std::vector<std::vector<InstancePlan>> tables_;
   std::vector<KindState> states_;
   std::vector<Index> queue_;
-  std::map<Index, std::vector<Index>> listeners_;  // kinds that wait for a send of another
-  std::vector<std::vector<Meeting>> meetings_;     // by joint
+  std::vector<std::vector<Index>> listeners_;   // kinds that wait for a send of each kind
+  std::vector<std::vector<Meeting>> meetings_;  // by joint
   std::vector<Transfer> transfers_;
   std::vector<Index> free_transfers_;
   std::vector<Index> transfer_of_flow_;
@@ -671,9 +742,19 @@ class Engine {
 }  // namespace
 
 Result<StepRun> run_step(const StepInput& input) {
-  Result<StepNetwork> network = step_network(input);
-  if (!network) return tl::unexpected(network.error());
-  return Engine(input, *network).run();
+  Result<StepNetworks> networks = step_networks(input);
+  if (!networks) return tl::unexpected(networks.error());
+  const bool could_contend = !networks->links.empty();
+  // Unfolded all is spelled out, links included.
+  if (input.fold || !could_contend) {
+    Engine apart(input, networks->apart);
+    if (const Result<void> done = apart.run(); !done) return tl::unexpected(done.error());
+    if (!could_contend || !in_the_way(*input.graph, *networks, apart.moving())) return apart.result();
+  }
+  StepNetwork shared = networks->shared();
+  Engine engine(input, shared);
+  if (const Result<void> done = engine.run(); !done) return tl::unexpected(done.error());
+  return engine.result();
 }
 
 }  // namespace twinpod::sim

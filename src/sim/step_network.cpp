@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "sim/network_share.hpp"
+#include "sim/step_loads.hpp"
 
 namespace twinpod::sim {
 namespace {
@@ -71,10 +71,9 @@ std::vector<Pattern> patterns_of(const StepInput& input) {
 // What is built of ranks, joints and links, for the refinement.
 class JointGraph {
  public:
-  JointGraph(const StepInput& input, const std::vector<Pattern>& patterns)
-      : input_(input), patterns_(patterns), ranks_(input.program.mesh.ranks()) {
+  JointGraph(const StepInput& input, std::vector<Pattern> all_patterns)
+      : patterns(std::move(all_patterns)), input_(input), ranks_(input.program.mesh.ranks()), layer_(input) {
     link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
-    if (input.graph != nullptr) ports_ = std::max(1, cluster::nic_ports_of_device(*input.graph));
   }
 
   Result<void> build() {
@@ -83,25 +82,34 @@ class JointGraph {
       nodes.right_colour.push_back(colour_of(
           1, {double(program::kind_of_rank(input_.program, rank)), slow == input_.slow.end() ? 1.0 : slow->second}));
     }
-    joint_of_rank.assign(patterns_.size(), {});
-    for (std::size_t p = 0; p < patterns_.size(); ++p) {
+    joint_of_rank.assign(patterns.size(), {});
+    for (std::size_t p = 0; p < patterns.size(); ++p) {
       joint_of_rank[p].assign(static_cast<std::size_t>(ranks_), kNone);
       const Result<void> added = add_pattern(p);
       if (!added) return added;
     }
     find_full();
-    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
     return {};
   }
 
+  // Links that can be full, and who uses them.
+  void join_links() {
+    for (const int link : links) {
+      const auto l = static_cast<std::size_t>(link);
+      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
+      link_nodes.push_back(link_node_[l]);
+    }
+    for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
+  }
+
+  const std::vector<Pattern> patterns;
   Bipartite nodes;
   std::vector<std::vector<Index>> joint_of_rank;  // by pattern: right node; of a transfer that of its sender
   std::vector<Index> joint_nodes;                 // right nodes
   std::vector<std::size_t> pattern_of_joint;
-  std::vector<Index> first_load = {0};  // of each joint
-  std::vector<LinkLoad> loads;          // by share, within a joint
-  std::vector<int> links;               // that can be full
-  std::vector<Index> link_nodes;        // their right nodes
+  std::shared_ptr<GroupLoads> groups = std::make_shared<GroupLoads>();
+  std::vector<int> links;         // that can be full
+  std::vector<Index> link_nodes;  // their right nodes
   struct LoadNode {
     Index left = 0;
     std::size_t joint = 0;
@@ -110,10 +118,6 @@ class JointGraph {
   std::vector<LoadNode> load_nodes;  // left nodes that hold links
 
  private:
-  int device(int rank) const {
-    return input_.device_of_rank.empty() ? rank : input_.device_of_rank[static_cast<std::size_t>(rank)];
-  }
-
   Index right(std::uint64_t colour) {
     nodes.right_colour.push_back(colour);
     return static_cast<Index>(nodes.right_colour.size() - 1);
@@ -125,12 +129,14 @@ class JointGraph {
   }
   void end_left() { nodes.first.push_back(static_cast<Index>(nodes.right.size())); }
 
-  // A joint with its members.
-  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<LinkLoad>& own) {
+  // A joint with its members. It fills links with so much of what it puts on them, see add_group.
+  void add_joint(std::size_t p, const std::vector<std::pair<int, int>>& members, std::vector<LinkLoad>& own,
+                 double filling = 1) {
     const Index node = right(colour_of(3, {double(p)}));
     const std::size_t joint = joint_nodes.size();
     joint_nodes.push_back(node);
     pattern_of_joint.push_back(p);
+    groups->filling.push_back(filling);
     for (std::size_t i = 0; i < members.size();) {  // members of a role together
       begin_left(colour_of(4, {double(p), double(members[i].second)}));
       nodes.right.push_back(node);
@@ -144,8 +150,8 @@ class JointGraph {
     std::sort(own.begin(), own.end(), [](const LinkLoad& a, const LinkLoad& b) {
       return a.share != b.share ? a.share < b.share : a.link < b.link;
     });
-    loads.insert(loads.end(), own.begin(), own.end());
-    first_load.push_back(static_cast<Index>(loads.size()));
+    groups->loads.insert(groups->loads.end(), own.begin(), own.end());
+    groups->first.push_back(static_cast<Index>(groups->loads.size()));
   }
 
   // Only links that everything that could use them at once would fill matter to anybody's time.
@@ -153,31 +159,30 @@ class JointGraph {
     if (input_.graph == nullptr) return;
     std::vector<double> most(input_.graph->links.size());
     for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) {
-      const double rate = patterns_[pattern_of_joint[joint]].bytes_per_s;
-      for (Index l = first_load[joint]; l < first_load[joint + 1]; ++l) {
-        most[static_cast<std::size_t>(loads[l].link)] += rate * static_cast<double>(loads[l].share);
+      const double rate = patterns[pattern_of_joint[joint]].bytes_per_s * groups->filling[joint];
+      for (Index l = groups->first[joint]; l < groups->first[joint + 1]; ++l) {
+        most[static_cast<std::size_t>(groups->loads[l].link)] += rate * static_cast<double>(groups->loads[l].share);
       }
     }
     constexpr double kFull = 1 + 1e-6;  // rounding is no contention
     for (std::size_t l = 0; l < most.size(); ++l) {
       if (most[l] <= input_.graph->links[l].bytes_per_s * kFull) continue;
-      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
       links.push_back(static_cast<int>(l));
-      link_nodes.push_back(link_node_[l]);
     }
   }
 
   // One left node for the links of each share.
   void join_links(std::size_t joint) {
-    for (Index l = first_load[joint]; l < first_load[joint + 1];) {
-      const float share = loads[l].share;
+    for (Index l = groups->first[joint]; l < groups->first[joint + 1];) {
+      const float share = groups->loads[l].share;
       const std::size_t before = nodes.right.size();
-      for (; l < first_load[joint + 1] && loads[l].share == share; ++l) {
-        const Index node = link_node_[static_cast<std::size_t>(loads[l].link)];
+      for (; l < groups->first[joint + 1] && groups->loads[l].share == share; ++l) {
+        const Index node = link_node_[static_cast<std::size_t>(groups->loads[l].link)];
         if (node == kNone) continue;
         if (nodes.right.size() == before) {
-          begin_left(colour_of(5, {double(pattern_of_joint[joint]), static_cast<double>(share)}));
-          load_nodes.push_back({static_cast<Index>(nodes.left_colour.size() - 1), joint, static_cast<double>(share)});
+          const double load = static_cast<double>(share) * groups->filling[joint];
+          begin_left(colour_of(5, {double(pattern_of_joint[joint]), load}));
+          load_nodes.push_back({static_cast<Index>(nodes.left_colour.size() - 1), joint, load});
           nodes.right.push_back(joint_nodes[joint]);
         }
         nodes.right.push_back(node);
@@ -186,91 +191,27 @@ class JointGraph {
     }
   }
 
-  Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<LinkLoad>& own) {
-    if (input_.graph == nullptr || from == to || share <= 0) return {};
-    path_.clear();
-    cluster::append_route(*input_.graph, from, to, input_.routing, salt, path_);
-    if (path_.empty()) {
-      return infeasible(fmt::format("there is no route from device {} to device {}", from, to),
-                        "twinpod topology shows what is connected to what");
+  // The closed form gives a group in a torus all links of its chips, whatever its shape, and its numbers were fitted
+  // that way. So a group alone takes that time: it fills a link at most, and what slows it down is others.
+  Result<void> add_group(std::size_t p, const std::vector<int>& members, std::vector<LinkLoad>& own) {
+    const Pattern& pattern = patterns[p];
+    double filling = 1;
+    if (pattern.bytes_per_s > 0 && pattern.sort == Pattern::Sort::pairs) {
+      const Result<void> added = layer_.add_pairs(members, own);
+      if (!added) return added;
+    } else if (pattern.bytes_per_s > 0) {
+      const Result<double> byte_s = layer_.add_rings(members, own);
+      if (!byte_s) return tl::unexpected(byte_s.error());
+      filling = 1 / std::max(1.0, *byte_s * pattern.bytes_per_s);
     }
-    for (const int link : path_) own.push_back({link, static_cast<float>(share)});
+    std::vector<std::pair<int, int>> roles;
+    for (const int member : members) roles.emplace_back(member, 0);
+    add_joint(p, roles, own, filling);
     return {};
   }
 
-  // Rings through all domains of the group, one for each rank of a domain, as in sim/network_share.cpp.
-  Result<void> add_ring_loads(const std::vector<int>& members, std::uint64_t salt, std::vector<LinkLoad>& own) {
-    if (input_.graph == nullptr || members.size() < 2) return {};
-    // In a mesh rings are laid in many orders, so that all pairs' links are used alike; on a torus along several axes
-    // and both ways, which only the closed form knows how to count.
-    const spec::ScaleUpKind kind = input_.graph->scale_up.kind;
-    if (kind == spec::ScaleUpKind::torus) return {};
-    if (kind == spec::ScaleUpKind::mesh && is_one_domain(members)) return add_pair_loads(members, own);
-    std::vector<std::vector<int>> domains;
-    for (const int rank : members) {
-      const int d = device(rank);
-      const bool same =
-          !domains.empty() && domain_of(*input_.graph, domains.back().back()) == domain_of(*input_.graph, d);
-      if (!same) domains.emplace_back();
-      domains.back().push_back(d);
-    }
-    std::size_t most = 1;
-    for (const std::vector<int>& domain : domains) most = std::max(most, domain.size());
-    // Of each place as many as a device has NIC ports; their salts take the ports in turn.
-    const std::size_t channels = domains.size() > 1 ? most * static_cast<std::size_t>(ports_) : 1;
-    Result<void> added;
-    for (std::size_t d = 0; d < domains.size() && added; ++d) {
-      const std::vector<int>& here = domains[d];
-      const std::vector<int>& next = domains[(d + 1) % domains.size()];
-      for (std::size_t i = 0; i < here.size() && here.size() > 1 && added; ++i) {
-        std::size_t passing = channels;
-        for (std::size_t c = 0; domains.size() > 1 && c < channels; ++c) {
-          if (place_of(c) % here.size() == (i + 1) % here.size()) --passing;
-        }
-        if (passing == 0) continue;
-        added = add_route(here[i], here[(i + 1) % here.size()], double(passing) / double(channels), 0, own);
-      }
-      for (std::size_t c = 0; domains.size() > 1 && c < channels && added; ++c) {
-        added = add_route(here[(place_of(c) + here.size() - 1) % here.size()], next[place_of(c) % next.size()],
-                          1.0 / double(channels), salt + c, own);
-      }
-    }
-    return added;
-  }
-
-  std::size_t place_of(std::size_t channel) const { return channel / static_cast<std::size_t>(ports_); }
-
-  // A transfer between two ranks, in equal parts through all NIC ports where it leaves its domain.
-  Result<void> add_transfer(int from, int to, std::uint64_t salt, std::vector<LinkLoad>& own) {
-    if (input_.graph == nullptr) return {};
-    const int parts = domain_of(*input_.graph, from) == domain_of(*input_.graph, to) ? 1 : ports_;
-    Result<void> added;
-    for (int part = 0; part < parts && added; ++part) {
-      added = add_route(from, to, 1.0 / parts, salt + static_cast<std::uint64_t>(part), own);
-    }
-    return added;
-  }
-
-  bool is_one_domain(const std::vector<int>& members) const {
-    const int first = domain_of(*input_.graph, device(members.front()));
-    return std::all_of(members.begin(), members.end(),
-                       [&](int rank) { return domain_of(*input_.graph, device(rank)) == first; });
-  }
-
-  Result<void> add_pair_loads(const std::vector<int>& members, std::vector<LinkLoad>& own) {
-    Result<void> added;
-    for (const int from : members) {
-      for (const int to : members) {
-        if (added && from != to) {
-          added = add_route(device(from), device(to), 1.0 / double(members.size() - 1), 0, own);
-        }
-      }
-    }
-    return added;
-  }
-
   Result<void> add_pattern(std::size_t p) {
-    const Pattern& pattern = patterns_[p];
+    const Pattern& pattern = patterns[p];
     const layout::Mesh& mesh = input_.program.mesh;
     std::vector<LinkLoad> own;
     Result<void> added;
@@ -280,7 +221,7 @@ class JointGraph {
         if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
         const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
                                                               : layout::neighbour(mesh, pattern.group, rank, 1);
-        if (pattern.bytes_per_s > 0) added = add_transfer(device(rank), device(peer), p, own);
+        if (pattern.bytes_per_s > 0) added = layer_.add_transfer(rank, peer, p, own);
         add_joint(p, {{rank, 0}, {peer, 1}}, own);
         continue;
       }
@@ -288,22 +229,15 @@ class JointGraph {
       const std::vector<int> members = layout::members(mesh, pattern.group, rank);
       // A stage between the ends knows who they are, but is none of them.
       if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-      if (pattern.bytes_per_s > 0) {
-        added = pattern.sort == Pattern::Sort::pairs ? add_pair_loads(members, own) : add_ring_loads(members, 0, own);
-      }
-      std::vector<std::pair<int, int>> roles;
-      for (const int member : members) roles.emplace_back(member, 0);
-      add_joint(p, roles, own);
+      added = add_group(p, members, own);
     }
     return added;
   }
 
   const StepInput& input_;
-  const std::vector<Pattern>& patterns_;
   int ranks_ = 0;
-  int ports_ = 1;  // of the NICs of a device
+  LoadLayer layer_;
   std::vector<Index> link_node_;
-  std::vector<int> path_;
 };
 
 void take_rank_kinds(const StepInput& input, const Partition& partition, StepNetwork& network) {
@@ -319,7 +253,7 @@ void take_rank_kinds(const StepInput& input, const Partition& partition, StepNet
       kind.program_kind = program::kind_of_rank(input.program, rank);
       const auto slow = input.slow.find(rank);
       if (slow != input.slow.end()) kind.slow = slow->second;
-      network.kinds.push_back(std::move(kind));
+      network.kinds.push_back(kind);
     }
     network.kinds[found->second].count += 1;
     network.kind_of_rank.push_back(static_cast<int>(found->second));
@@ -365,7 +299,7 @@ void take_links(const StepInput& input, const JointGraph& graph, const Partition
                 const std::vector<Index>& joint_of_class, StepNetwork& network) {
   std::vector<Index> link_of_class(partition.num_right, kNone);
   std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
-  for (std::size_t i = 0; i < graph.links.size(); ++i) {
+  for (std::size_t i = 0; i < graph.link_nodes.size(); ++i) {
     Index& kind = link_of_class[partition.right_class[graph.link_nodes[i]]];
     if (kind == kNone) {
       kind = static_cast<Index>(network.links.size());
@@ -400,6 +334,21 @@ void take_links(const StepInput& input, const JointGraph& graph, const Partition
   }
 }
 
+StepNetwork network_of(const StepInput& input, const JointGraph& graph) {
+  StepNetwork network;
+  network.patterns = graph.patterns;
+  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
+  take_rank_kinds(input, partition, network);
+  std::vector<Index> joint_of_class;
+  take_joints(input, graph, partition, network, joint_of_class);
+  take_links(input, graph, partition, joint_of_class, network);
+  for (const Index node : graph.joint_nodes) {
+    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
+  }
+  network.groups = graph.groups;
+  return network;
+}
+
 Result<void> check_input(const StepInput& input) {
   const int ranks = input.program.mesh.ranks();
   for (const auto& [rank, factor] : input.slow) {
@@ -420,23 +369,18 @@ Result<void> check_input(const StepInput& input) {
 
 }  // namespace
 
-Result<StepNetwork> step_network(const StepInput& input) {
+Result<StepNetworks> step_networks(const StepInput& input) {
   if (const Result<void> checked = check_input(input); !checked) return tl::unexpected(checked.error());
-  StepNetwork network;
-  network.patterns = patterns_of(input);
-  JointGraph graph(input, network.patterns);
-  if (const Result<void> built = graph.build(); !built) return tl::unexpected(built.error());
-  const Partition partition = input.fold ? refine(graph.nodes) : all_different(graph.nodes);
-  take_rank_kinds(input, partition, network);
-  std::vector<Index> joint_of_class;
-  take_joints(input, graph, partition, network, joint_of_class);
-  take_links(input, graph, partition, joint_of_class, network);
-  for (const Index node : graph.joint_nodes) {
-    network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
-  }
-  network.first_load = std::move(graph.first_load);
-  network.loads = std::move(graph.loads);
-  return network;
+  const auto graph = std::make_shared<JointGraph>(input, patterns_of(input));
+  if (const Result<void> built = graph->build(); !built) return tl::unexpected(built.error());
+  StepNetworks networks;
+  networks.apart = network_of(input, *graph);
+  networks.links = graph->links;
+  networks.shared = [&input, graph] {
+    graph->join_links();
+    return network_of(input, *graph);
+  };
+  return networks;
 }
 
 std::uint32_t pattern_of(const StepNetwork& network, const program::Program& program, const program::PlacedOp& op) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "sim/flow_kinds.hpp"
@@ -37,6 +39,13 @@ struct LinkLoad {
   float share = 0;
 };
 
+// What every joint of a Program, alike or not, puts on links.
+struct GroupLoads {
+  std::vector<std::uint32_t> first = {0};  // of each joint, and the end
+  std::vector<LinkLoad> loads;             // by share, within a joint
+  std::vector<double> filling;             // so much of it counts where a link is shared
+};
+
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 struct StepNetwork {
@@ -44,14 +53,12 @@ struct StepNetwork {
   std::vector<RankKind> kinds;  // without their ops
   std::vector<int> kind_of_rank;
   std::vector<Joint> joints;
-  std::vector<std::uint32_t> joint_of;  // of kind k in pattern p at [k * patterns + p]; kNone: it takes no part
-  std::vector<std::uint32_t> peer_of;   // stage, around: the kind that receives what kind k sends in pattern p
-  Kinds flows;                          // a flow for each joint, over the links that can be full
-  std::vector<FullLink> links;          // kinds of links that can be full, in the order of flows.capacity
-  // What every joint of the Program, alike or not, puts on links: its kind, and loads from first_load[i] on.
-  std::vector<std::uint32_t> joint_of_group;
-  std::vector<std::uint32_t> first_load;
-  std::vector<LinkLoad> loads;
+  std::vector<std::uint32_t> joint_of;        // of kind k in pattern p at [k * patterns + p]; kNone: it takes no part
+  std::vector<std::uint32_t> peer_of;         // stage, around: the kind that receives what kind k sends in pattern p
+  Kinds flows;                                // a flow for each joint, over the links that can be full
+  std::vector<FullLink> links;                // kinds of links that can be full, in the order of flows.capacity
+  std::vector<std::uint32_t> joint_of_group;  // of every joint of the Program, alike or not: its kind
+  std::shared_ptr<const GroupLoads> groups;   // and what it puts on links
 
   std::uint32_t joint(std::uint32_t kind, std::size_t pattern) const {
     return joint_of[kind * patterns.size() + pattern];
@@ -64,7 +71,15 @@ struct StepNetwork {
 // A transfer of less than a microsecond, such as that of one number for the norm of the gradients, is in nobody's way.
 inline bool is_on_links(const OpTime& time) { return time.bytes_per_s > 0 && time.transfer_s >= 1e-6; }
 
-Result<StepNetwork> step_network(const StepInput& input);
+// A step in which nothing gets in the way of anything has far fewer kinds of ranks than one in which it could.
+struct StepNetworks {
+  StepNetwork apart;                    // as if no link were ever full
+  std::vector<int> links;               // that could be: everything that could use them at once would fill them
+  std::function<StepNetwork()> shared;  // with these links
+};
+
+// The input must outlive the answer.
+Result<StepNetworks> step_networks(const StepInput& input);
 
 // Which pattern an op communicates in; kNone: none (computation, host, or on no link).
 std::uint32_t pattern_of(const StepNetwork& network, const program::Program& program, const program::PlacedOp& op);

@@ -33,18 +33,9 @@ program::PlacedOp op_at(const program::Program& program, int program_kind, std::
 }
 
 std::vector<OpRef> critical_path(const StepRun& run) {
-  OpRef at;
-  double latest = -1;
-  for (std::uint32_t k = 0; k < run.kinds.size(); ++k) {
-    for (std::uint32_t o = 0; o < run.kinds[k].ops.size(); ++o) {
-      if (run.kinds[k].ops[o].end_s > latest) {
-        latest = run.kinds[k].ops[o].end_s;
-        at = {k, o};
-      }
-    }
-  }
   std::vector<OpRef> path;
-  if (latest < 0) return path;
+  if (run.kinds.empty() || run.kinds[run.last.kind].ops.empty()) return path;
+  OpRef at = run.last;
   while (true) {
     path.push_back(at);
     const OpRun& op = run.kinds[at.kind].ops[at.op];

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "cluster/topology.hpp"
 #include "core/rng.hpp"
 #include "program/generate.hpp"
 #include "program/test_job.hpp"
+#include "sim/step_network.hpp"
 #include "spec/catalog.hpp"
 #include "spec/node.hpp"
 #include "spec/read.hpp"
@@ -53,6 +57,17 @@ cluster::Graph tree(int devices, int leaf_nodes, int up) {
                                       ", topology: {fabric: fat_tree, radix: 64, leaf_nodes: " +
                                       std::to_string(leaf_nodes) + ", leaf_up: " + std::to_string(up) + "}}"))
       .value();
+}
+
+// Links of 10 GB/s along three axes or 15 GB/s along two, where ranks want to send 20.
+cluster::Graph torus(const std::string& shape, const std::string& wrap, bool twisted = false) {
+  const std::vector<int> lengths = spec::parse_shape(shape);
+  const int chips = std::accumulate(lengths.begin(), lengths.end(), 1, std::multiplies<>());
+  spec::Cluster cluster = written("{name: torus, node: tpu-v4-host, devices: " + std::to_string(chips) +
+                                  ", scale_up: {kind: torus, bandwidth: 60 GB/s, domain: " + std::to_string(chips) +
+                                  "}, topology: {shape: " + shape + ", wrap: " + wrap + "}}");
+  cluster.topology.twisted = twisted;
+  return cluster::build_graph(cluster).value();
 }
 
 double step_of(const StepInput& input) {
@@ -156,6 +171,56 @@ TEST(Step, TooFewUplinksSlowTheReductionDown) {
   EXPECT_NE(cluster::link_name(narrow, run.full_links.front().link).find("spine"), std::string::npos);
 }
 
+// A group of the usual order for each axis of the torus: tensor ranks along z, copies along x and y.
+TEST(Step, GroupsOnAxesOfTheirOwnLeaveEachOtherAlone) {
+  const Program program = program::generate(program::gpt_job(64, 4, 1)).value();
+  StepTimes times = simple_times(program);
+  for (std::vector<OpTime>& block : times.ops) {
+    for (OpTime& time : block) time.bytes_per_s = std::min(time.bytes_per_s, 18e9);
+  }
+  const cluster::Graph graph = torus("4x4x4", "all");
+  StepInput input{program, times};
+  const double alone = step_of(input);
+  input.graph = &graph;
+  EXPECT_NEAR(step_of(input) / alone, 1, 1e-9);
+}
+
+// The same, with tensor ranks and copies both along the long axis.
+TEST(Step, GroupsThatShareAnAxisSlowEachOtherDown) {
+  const Program program = program::generate(program::gpt_job(16, 4, 1)).value();
+  StepTimes times = simple_times(program);
+  for (std::vector<OpTime>& block : times.ops) {
+    for (OpTime& time : block) time.bytes_per_s = std::min(time.bytes_per_s, 10e9);
+  }
+  const cluster::Graph graph = torus("1x16", "all");
+  StepInput input{program, times};
+  const double alone = step_of(input);
+  input.graph = &graph;
+  const StepRun run = run_step(input).value();
+  EXPECT_GT(run.step_s, alone * 1.01);
+  ASSERT_FALSE(run.full_links.empty());
+  EXPECT_EQ(cluster::link_name(graph, run.full_links.front().link), "chip(0,0)-chip(0,1)");
+}
+
+// Stages could send both ways at once, which would be too much for an interface, but never do.
+TEST(Step, ALinkThatIsNeverFullTellsNobodyApart) {
+  const Program program = program::generate(program::gpt_job(32, 8, 4)).value();
+  const StepTimes times = simple_times(program);
+  const cluster::Graph graph = tree(32, 4, 32);
+  StepInput input{program, times};
+  input.graph = &graph;
+  EXPECT_FALSE(step_networks(input).value().links.empty());
+  const StepRun folded = run_step(input).value();
+  input.fold = false;
+  const StepRun whole = run_step(input).value();
+  ASSERT_TRUE(whole.full_links.empty());
+  EXPECT_EQ(folded.kinds.size(), 4U);
+  EXPECT_NEAR(folded.step_s / whole.step_s, 1, 1e-12);
+  for (std::size_t link = 0; link < graph.links.size(); ++link) {
+    EXPECT_NEAR(folded.link_bytes[link], whole.link_bytes[link], 1e-6 * (1 + whole.link_bytes[link]));
+  }
+}
+
 TEST(Step, RefusesRanksThatAreNotThere) {
   const Program program = program::generate(program::gpt_job(4)).value();
   const StepTimes times = simple_times(program);
@@ -174,6 +239,14 @@ struct RandomStep {
 template <typename T>
 T one_of(Rng& rng, std::initializer_list<T> values) {
   return *(values.begin() + static_cast<std::ptrdiff_t>(rng.below(values.size())));
+}
+
+// Trees, and every third one a torus.
+cluster::Graph random_graph(Rng& rng) {
+  if (rng.below(3) > 0) return tree(64, one_of(rng, {1, 2, 4}), one_of(rng, {2, 5, 8, 16}));
+  const char* const shape = one_of(rng, {"4x4x4", "8x8", "2x4x8", "4x16", "3x5x5", "4x4x8", "8x4x4"});
+  if (std::string_view(shape) == "4x4x8") return torus(shape, "all", rng.below(2) == 0);
+  return torus(shape, one_of(rng, {"all", "none"}));
 }
 
 RandomStep random_step(Rng& rng) {
@@ -198,7 +271,7 @@ RandomStep random_step(Rng& rng) {
   if (layout.schedule == spec::Schedule::interleaved) layout.virtual_stages = 2;
   made.job.stack.physics.dp_hidden = one_of(rng, {0.0, 0.6});
   made.job.training.global_batch = dp * one_of(rng, {4, 8, 12});
-  made.graph = tree(64, one_of(rng, {1, 2, 4}), one_of(rng, {2, 5, 8, 16}));
+  made.graph = random_graph(rng);
   for (std::uint64_t i = rng.below(3); i > 0; --i) {
     made.slow[static_cast<int>(rng.below(static_cast<std::uint64_t>(ranks)))] = one_of(rng, {1.1, 1.3, 2.0});
   }
@@ -207,9 +280,12 @@ RandomStep random_step(Rng& rng) {
     cluster::slow_links(made.graph, {link, link ^ 1}, one_of(rng, {0.3, 0.5, 0.9}));
   }
   if (rng.below(4) == 0) {
-    const Result<std::vector<int>> uplink = cluster::find_links(made.graph, "leaf0-spine0");
+    const char* const cable = made.graph.scale_up.shape.size() == 3   ? "chip(0,0,1)-chip(0,0,2)"
+                              : made.graph.scale_up.shape.size() == 2 ? "chip(0,1)-chip(0,2)"
+                                                                      : "leaf0-spine0";
+    const Result<std::vector<int>> links = cluster::find_links(made.graph, cable);
     cluster::Graph cut = made.graph;
-    if (uplink) cluster::cut_links(cut, *uplink);
+    if (links) cluster::cut_links(cut, *links);
     if (cluster::check_connected(cut)) made.graph = std::move(cut);
   }
   made.exposed = one_of(rng, {1.0, 0.4});
@@ -247,6 +323,7 @@ TEST(Step, FoldedEqualsUnfolded) {
   Rng rng(2024);
   int done = 0;
   int fewer = 0;
+  int tori = 0;  // with something in the way
   for (int number = 0; done < kRandomSteps; ++number) {
     ASSERT_LT(number, 20 * kRandomSteps);
     const RandomStep made = random_step(rng);
@@ -264,10 +341,12 @@ TEST(Step, FoldedEqualsUnfolded) {
     ASSERT_TRUE(whole.has_value());
     ASSERT_EQ(whole->kinds.size(), static_cast<std::size_t>(program->mesh.ranks()));
     fewer += folded->kinds.size() < whole->kinds.size() ? 1 : 0;
+    tori += !made.graph.scale_up.shape.empty() && folded->contention_s > 0 ? 1 : 0;
     expect_same(*folded, *whole, number);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(fewer, kRandomSteps / 3);
+  EXPECT_GT(tori, kRandomSteps / 10);
 }
 
 }  // namespace
