@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Holds what `twinpod bench comm --json` and comm_overlap_bench measured against the bars of communication: for each, the least ratio and where.
+# Holds what `twinpod bench comm --json` and comm_overlap_bench measured against the bars of communication: for each, the
+# least ratio and where.
 #
 #     bench/comm/verdict.sh FILE...      exit status 1 if a bar is missed
 #
@@ -26,7 +27,10 @@ best() {  # the least of each, of rows for the same
   awk '
     { key = $1 " " $2 " " $3 " " $4 }
     !(key in known) { known[key] = 1; order[++num] = key }
-    { for (i = 5; i <= 9; ++i) if ($i != "-" && (!((key, i) in least) || $i + 0 < least[key, i] + 0)) least[key, i] = $i }
+    {
+      for (i = 5; i <= 9; ++i)
+        if ($i != "-" && (!((key, i) in least) || $i + 0 < least[key, i] + 0)) least[key, i] = $i
+    }
     END {
       for (k = 1; k <= num; ++k) {
         line = order[k]

@@ -26,6 +26,8 @@ std::size_t block_for(int ranks) {
 // Sums of so many bytes leave no room in the caches for anything else, so they go past them.
 constexpr std::size_t kStreamedSum = std::size_t{32} << 20U;
 
+constexpr std::size_t kStreamedPart = std::size_t{1} << 20U;  // the same of what is only copied
+
 struct Reach {
   Communicator& communicator;
   const Call& call;
@@ -143,7 +145,7 @@ void push(Reach& reach) {
   std::byte* const output = static_cast<std::byte*>(reach.call.output) + own;
   for (std::size_t first = 0; first < part; first += reach.block) {
     const std::size_t bytes = std::min(reach.block, part - first);
-    if (input != output && part >= kStreamedCopy) {
+    if (input != output && part >= kStreamedPart) {
       copy_streaming(output + first, input + first, bytes);
     } else {
       copy_bytes(output + first, input + first, bytes);
@@ -157,7 +159,7 @@ void push(Reach& reach) {
 void pull(Reach& reach) {
   const Call& call = reach.call;
   const std::size_t part = call.count * reach.size;
-  if (call.verb == Verb::all_gather && part >= reach.block) return push(reach);
+  if (call.verb == Verb::all_gather && part > reach.block) return push(reach);
   const std::size_t own = static_cast<std::size_t>(reach.rank()) * part;
   auto* const output = static_cast<std::byte*>(call.output);
   if (call.verb == Verb::scatter) return reach.fetch(call.root, own, output, part);
