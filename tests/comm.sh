@@ -105,7 +105,7 @@ check "refused: sizes that fall" refuses 2 "a range that rises" bench comm --byt
 check "refused: a root that is no rank" refuses 2 "there are 2 ranks" bench comm --root 7
 check "refused: too many ranks" refuses 2 "expected 1 to 256" bench comm --ranks 1000
 check "refused: an unknown algorithm" refuses 2 "--algorithm rink" bench comm --algorithm rink
-check "refused: an unknown peer" refuses 2 "expected openmpi or gloo" bench comm --against nccl
+check "refused: an unknown peer" refuses 2 "expected openmpi, gloo or memory" bench comm --against nccl
 check "refused: nothing to bench" refuses 2 "twinpod bench comm" bench
 check "refused: a recording that is not there" refuses 2 "cannot read" doctor "$scratch/none.json"
 echo '{"a": 1}' >"$scratch/other.json"

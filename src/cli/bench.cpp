@@ -38,7 +38,8 @@ constexpr std::array kFlags = {
     Flag{"warmup", "N", "calls before that (default 2)", ""},
     Flag{"no-check", "", "do not check the results", ""},
     Flag{"on", "FILE", "what to expect: the file of bench machine (default: a quick look at messages)", ""},
-    Flag{"against", "NAMES", "openmpi,gloo: measure them in turn in the same run", ""},
+    Flag{"against", "NAMES",
+         "openmpi,gloo,memory: measure them in turn in the same run; memory: what two ranks could at best", ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 30 s)", ""},
     Flag{"fault", "KIND:RANK@N",
          "make a rank fail at an operation, to see what happens: kill, stop, exit, skip, verb, size", ""},
@@ -196,6 +197,7 @@ Result<Request> request_of(const Arguments& arguments) {
   if (Result<void> read = read_names(arguments, request); !read) return tl::unexpected(read.error());
   if (Result<void> read = read_numbers(arguments, request); !read) return tl::unexpected(read.error());
   request.measure.check = !arguments.has("no-check");
+  request.measure.most_s = 1.5;  // a row with peers that take seconds for a call
   request.options.recording_path = arguments.value_or("recording", "twinpod-failure.json");
   if (const auto text = arguments.value("against")) {
     std::string_view rest = *text;

@@ -19,7 +19,7 @@
 namespace twinpod::cli {
 namespace {
 
-const std::vector<std::string> kNames = {"openmpi", "gloo"};
+const std::vector<std::string> kNames = {"openmpi", "gloo", "memory"};
 
 std::string folder_of_program() {
   std::array<char, PATH_MAX> path{};
@@ -108,13 +108,13 @@ Result<void> check_peers(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
       const std::string nearest = nearest_name(name, kNames);
-      return input_error(fmt::format("--against {}: expected openmpi or gloo", name),
+      return input_error(fmt::format("--against {}: expected openmpi, gloo or memory", name),
                          nearest.empty() ? "" : fmt::format("did you mean {}?", nearest));
     }
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return infeasible(
-          fmt::format("--against {}: {} was not built", name, program_of(name)),
-          fmt::format("apt install {} and build again", name == "gloo" ? "libgloo-dev" : "libopenmpi-dev openmpi-bin"));
+      const std::string_view packages = name == "gloo" ? "libgloo-dev" : "libopenmpi-dev openmpi-bin";
+      return infeasible(fmt::format("--against {}: {} was not built", name, program_of(name)),
+                        name == "memory" ? "build again" : fmt::format("apt install {} and build again", packages));
     }
   }
   return {};

@@ -87,7 +87,7 @@ Waited wait_for_message(World& world, Message& message, const Communicator* comm
   for (int i = 0; i < world.patience.looks; ++i) {
     if (message.done.load(std::memory_order_acquire)) return Waited::reached;
     transport.progress(transport.state);
-    pause_briefly();
+    if (i >= kQuickLooks) pause_briefly();
   }
   std::int64_t start = now_ns();
   for (int i = 0; i < world.patience.yields; ++i) {

@@ -42,10 +42,11 @@ const Entry& later_entry_of(const Communicator& communicator, int member, std::u
 }
 
 // As much of it as will hold the word and a contribution of so many bytes.
+template <bool Writes>
 void prefetch(const Entry& entry, std::size_t bytes) {
   const auto* const first = reinterpret_cast<const std::byte*>(&entry);
   const std::size_t last = bytes <= entry.data.size() ? bytes + 16 : 1;
-  for (std::size_t at = 0; at < last; at += kLine) __builtin_prefetch(first + at);
+  for (std::size_t at = 0; at < last; at += kLine) __builtin_prefetch(first + at, Writes ? 1 : 0);
 }
 
 struct Meeting {
@@ -125,10 +126,10 @@ Waited run_inlined(Communicator& communicator, const Call& call, std::uint64_t s
   const bool from_root = (call.verb == Verb::broadcast || call.verb == Verb::scatter) && !is_root;
   if (from_root) {
     const bool is_ahead = has_reached(entry_of(communicator, call.root).word, communicator.sequence);
-    if (is_ahead) prefetch(later_entry_of(communicator, call.root, 3), meeting.bytes);
+    if (is_ahead) prefetch<false>(later_entry_of(communicator, call.root, 3), meeting.bytes);
   }
   // Who writes next to a line that others have read has to get it back first; so it is asked for early.
-  __builtin_prefetch(&later_entry_of(communicator, communicator.rank, 2), 1);
+  prefetch<true>(later_entry_of(communicator, communicator.rank, 2), gives(call.verb, is_root) ? meeting.bytes : 0);
   if (gives(call.verb, is_root))
     copy_bytes(place(block, communicator.sequence, meeting.bytes), call.input, meeting.bytes);
   publish(entry_of(communicator, communicator.rank).word, communicator.sequence);

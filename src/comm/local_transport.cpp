@@ -23,6 +23,7 @@ constexpr std::size_t kFragment = std::size_t{32} << 10U;
 // Shorter ones are copied twice sooner than waited for once.
 constexpr std::size_t kPointerFrom = std::size_t{4} << 10U;
 constexpr std::size_t kRemoteFrom = std::size_t{8} << 10U;
+constexpr std::size_t kStreamedMessage = std::size_t{4} << 20U;
 
 // A message that came before anybody asked for it.
 struct Unexpected {
@@ -85,6 +86,12 @@ void copy_in(Channel& channel, std::uint32_t at, const std::byte* from, std::siz
   const std::size_t until_end = std::min(bytes, kRingBytes - first);
   std::memcpy(channel.ring.data() + first, from, until_end);
   if (bytes > until_end) std::memcpy(channel.ring.data(), from + until_end, bytes - until_end);
+}
+
+// A block of a message of `total` bytes: long messages go past the caches, though their blocks would fit.
+void copy_block(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t total) {
+  if (total >= kStreamedMessage && to != from) return copy_streaming(to, from, bytes);
+  copy_bytes(to, from, bytes);
 }
 
 void finish_descriptor(Outgoing& out, Descriptor& descriptor, const Message& message) {
@@ -163,7 +170,7 @@ void help(const Local& local, Pickup& pickup, const Message& message) {
   copy_blocks(pickup, message.bytes, [&](std::size_t first, std::size_t bytes) {
     const auto* const from = static_cast<const std::byte*>(message.data) + first;
     if (!shared) return write_remote(receiver, from, target + first, bytes);
-    copy_bytes(target + first, from, bytes);
+    copy_block(target + first, from, bytes, message.bytes);
     return true;
   });
 }
@@ -212,7 +219,7 @@ void take_pointer(Local& local, const void* address, bool remote, std::size_t to
     auto* const to = static_cast<std::byte*>(message.data) + first;
     const auto* const from = static_cast<const std::byte*>(address) + first;
     if (remote) return read_remote(sender, from, to, bytes);
-    copy_bytes(to, from, bytes);
+    copy_block(to, from, bytes, total);
     return true;
   };
   message.arrived = total;

@@ -81,7 +81,8 @@ void pull(const Communicator& communicator, const Call& call) {
   if (call.verb == Verb::scatter) return copy_bytes(output, input_of(communicator, call.root) + own, part);
   if (call.verb == Verb::gather && communicator.rank != call.root) return;
   for (int i = 0; i < communicator.size(); ++i) {
-    const int m = (communicator.rank + i) % communicator.size();  // not all from the same one at once
+    // Who reads the same at the same time finds it in the cache that they share.
+    const int m = call.verb == Verb::all_gather ? i : (communicator.rank + i) % communicator.size();
     const std::size_t from = call.verb == Verb::all_to_all ? own : 0;
     copy_bytes(output + static_cast<std::size_t>(m) * part, input_of(communicator, m) + from, part);
   }

@@ -4,6 +4,7 @@
 //     puts the sum into the others' outputs. Each rank moves 2 (n-1)/n B through the kernel and adds up B.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 
 #include "comm/reach.hpp"
@@ -15,13 +16,24 @@ namespace {
 
 using Verb = collective::Verb;
 
-constexpr std::size_t kBlockBytes = std::size_t{64} << 10U;  // of one rank, so that a block of all stays in cache
+// Blocks of all ranks together stay in the second cache; the longer they are, the fewer calls of the kernel.
+constexpr std::size_t kBlocksBytes = std::size_t{512} << 10U;
+constexpr std::size_t kLeastBlock = std::size_t{64} << 10U;
+std::size_t block_for(int ranks) {
+  return std::max(kLeastBlock, kBlocksBytes / static_cast<std::size_t>(ranks) / kLeastBlock * kLeastBlock);
+}
+
+// Sums of so many bytes leave no room in the caches for anything else, so they go past them.
+constexpr std::size_t kStreamedSum = std::size_t{32} << 20U;
+
+constexpr std::size_t kStreamedPart = std::size_t{1} << 20U;  // the same of what is only copied
 
 struct Reach {
   Communicator& communicator;
   const Call& call;
-  std::size_t size = 0;  // of an element
-  bool failed = false;   // a rank is gone; the launcher says so
+  std::size_t size = 0;   // of an element
+  std::size_t block = 0;  // bytes that are fetched at once
+  bool failed = false;    // a rank is gone; the launcher says so
 
   int ranks() const { return communicator.size(); }
   int rank() const { return communicator.rank; }
@@ -46,7 +58,7 @@ struct Reach {
 };
 
 // Elements first .. first + count - 1 of everybody's input into `to`, which may be this rank's own.
-void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, std::vector<std::byte>& scratch) {
+void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, std::byte* scratch) {
   std::array<const void*, kMaxLocalRanks> sources;  // NOLINT: filled below
   const std::size_t bytes = count * reach.size;
   for (int m = 0; m < reach.ranks(); ++m) {
@@ -54,9 +66,9 @@ void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, s
     if (m == reach.rank() || reach.entry(m).buffers.input_shared) {
       sources[index] = reach.input(m) + first * reach.size;
     } else {
-      std::byte* const block = scratch.data() + index * kBlockBytes;
-      reach.fetch(m, first * reach.size, block, bytes);
-      sources[index] = block;
+      std::byte* const fetched = scratch + index * reach.block;
+      reach.fetch(m, first * reach.size, fetched, bytes);
+      sources[index] = fetched;
     }
   }
   void* const target = to;
@@ -64,18 +76,20 @@ void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, s
          {&target, 1}, count);
 }
 
-// Scratch for a block of each rank, kept from call to call.
-std::vector<std::byte>& scratch_for(int ranks) {
+// Scratch for a block of each rank and for their sum, kept from call to call; whole pages, or the kernel copies slower.
+std::byte* scratch_for(const Reach& reach) {
+  constexpr std::size_t kPage = 4096;
   thread_local std::vector<std::byte> scratch;
-  const std::size_t needed = (static_cast<std::size_t>(ranks) + 1) * kBlockBytes;
-  if (scratch.size() < needed) scratch.resize(needed);
-  return scratch;
+  const std::size_t needed = (static_cast<std::size_t>(reach.ranks()) + 1) * reach.block;
+  if (scratch.size() < needed + kPage) scratch.resize(needed + kPage);
+  const std::size_t over = reinterpret_cast<std::uintptr_t>(scratch.data()) % kPage;
+  return scratch.data() + (over == 0 ? 0 : kPage - over);
 }
 
 void reduce_share(Reach& reach) {
   const Call& call = reach.call;
-  std::vector<std::byte>& scratch = scratch_for(reach.ranks());
-  std::byte* const sums = scratch.data() + static_cast<std::size_t>(reach.ranks()) * kBlockBytes;
+  std::byte* const scratch = scratch_for(reach);
+  std::byte* const sums = scratch + static_cast<std::size_t>(reach.ranks()) * reach.block;
   const std::size_t line = kLine / reach.size;
   const std::size_t lines = (call.count + line - 1) / line;
   const auto share = [&](int rank) {
@@ -83,11 +97,14 @@ void reduce_share(Reach& reach) {
                     lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(reach.ranks()) * line);
   };
   const std::size_t end = share(reach.rank() + 1);
-  for (std::size_t first = share(reach.rank()); first < end; first += kBlockBytes / reach.size) {
-    const std::size_t count = std::min(kBlockBytes / reach.size, end - first);
+  const bool streams = call.input != call.output && call.count * reach.size >= kStreamedSum;
+  for (std::size_t first = share(reach.rank()); first < end; first += reach.block / reach.size) {
+    const std::size_t count = std::min(reach.block / reach.size, end - first);
     const bool keeps = call.verb == Verb::all_reduce || reach.rank() == call.root;
-    std::byte* const to = keeps ? reach.output(reach.rank()) + first * reach.size : sums;
+    std::byte* const own = keeps ? reach.output(reach.rank()) + first * reach.size : sums;
+    std::byte* const to = streams ? sums : own;
     add_up(reach, first, count, to, scratch);
+    if (to != own) copy_streaming(own, to, count * reach.size);
     for (int m = 0; m < reach.ranks(); ++m) {
       const bool gets = m != reach.rank() && (call.verb == Verb::all_reduce || m == call.root);
       if (gets) reach.put(m, to, first * reach.size, count * reach.size);
@@ -96,11 +113,11 @@ void reduce_share(Reach& reach) {
 }
 
 void reduce_part(Reach& reach) {
-  std::vector<std::byte>& scratch = scratch_for(reach.ranks());
+  std::byte* const scratch = scratch_for(reach);
   const std::size_t own = static_cast<std::size_t>(reach.rank()) * reach.call.count;
   auto* const output = static_cast<std::byte*>(reach.call.output);
-  for (std::size_t first = 0; first < reach.call.count; first += kBlockBytes / reach.size) {
-    const std::size_t count = std::min(kBlockBytes / reach.size, reach.call.count - first);
+  for (std::size_t first = 0; first < reach.call.count; first += reach.block / reach.size) {
+    const std::size_t count = std::min(reach.block / reach.size, reach.call.count - first);
     add_up(reach, own + first, count, output + first * reach.size, scratch);
   }
 }
@@ -110,7 +127,7 @@ void broadcast(Reach& reach) {
   const std::size_t bytes = reach.call.count * reach.size;
   const int root = reach.call.root;
   const bool in_place = reach.input(root) == reach.output(root);
-  const bool pushes = reach.ranks() == 2 && in_place && bytes >= 2 * kBlockBytes;
+  const bool pushes = reach.ranks() == 2 && in_place && bytes >= 2 * kLeastBlock;
   const std::size_t pushed = pushes ? bytes / 2 / 4096 * 4096 : 0;
   if (reach.rank() == root) {
     if (pushed > 0) reach.put(1 - root, reach.input(root), 0, pushed);
@@ -120,9 +137,29 @@ void broadcast(Reach& reach) {
   }
 }
 
+// Each rank gives its part to all, block by block: what it has just read for the one is in cache for the next.
+void push(Reach& reach) {
+  const std::size_t part = reach.call.count * reach.size;
+  const std::size_t own = static_cast<std::size_t>(reach.rank()) * part;
+  const auto* const input = static_cast<const std::byte*>(reach.call.input);
+  std::byte* const output = static_cast<std::byte*>(reach.call.output) + own;
+  for (std::size_t first = 0; first < part; first += reach.block) {
+    const std::size_t bytes = std::min(reach.block, part - first);
+    if (input != output && part >= kStreamedPart) {
+      copy_streaming(output + first, input + first, bytes);
+    } else {
+      copy_bytes(output + first, input + first, bytes);
+    }
+    for (int i = 1; i < reach.ranks(); ++i) {
+      reach.put((reach.rank() + i) % reach.ranks(), input + first, own + first, bytes);
+    }
+  }
+}
+
 void pull(Reach& reach) {
   const Call& call = reach.call;
   const std::size_t part = call.count * reach.size;
+  if (call.verb == Verb::all_gather && part > reach.block) return push(reach);
   const std::size_t own = static_cast<std::size_t>(reach.rank()) * part;
   auto* const output = static_cast<std::byte*>(call.output);
   if (call.verb == Verb::scatter) return reach.fetch(call.root, own, output, part);
@@ -143,7 +180,7 @@ bool can_reach(const Communicator& communicator) {
 }
 
 Waited run_remote(Communicator& communicator, const Call& call) {
-  Reach reach{communicator, call, size_of(call.type)};
+  Reach reach{communicator, call, size_of(call.type), block_for(communicator.size())};
   switch (call.verb) {
     case Verb::all_reduce:
     case Verb::reduce:

@@ -86,7 +86,7 @@ struct Block {
 // Messages from one rank to another: a ring of descriptors, and a ring of bytes for what does not fit into them.
 inline constexpr std::uint32_t kDescriptors = 64;
 inline constexpr std::uint32_t kRingBytes = std::uint32_t{1} << 18U;
-inline constexpr std::size_t kInlineMessage = 24;
+inline constexpr std::size_t kInlineMessage = 32;
 
 enum class Carrier : std::uint32_t { inlined, ring, pointer, remote };
 

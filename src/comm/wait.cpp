@@ -11,7 +11,6 @@
 namespace twinpod::comm {
 namespace {
 
-constexpr int kQuickLooks = 100;      // a pause takes as long as a line of cache from core to core
 constexpr long kSleepNs = 5'000'000;  // how late an abort may be noticed
 
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {

@@ -23,6 +23,9 @@ struct Patience {
   const std::atomic<std::uint32_t>* abort = nullptr;  // not 0: stop waiting
 };
 
+// Looks without a pause between them: a pause takes as long as a line of cache from core to core.
+inline constexpr int kQuickLooks = 100;
+
 // Whether there are more ranks than cores that this process may use.
 bool is_crowded(int ranks);
 
