@@ -110,17 +110,47 @@ void loss_backward(std::int64_t rows, const Vocabulary& part, T* logits, const s
     row_backward<V>(part, logits + i * part.count, labels[i], maxima[i], sums[i], static_cast<float>(scale));
 }
 
+// e^(x - maximum) in place, and their sum.
+template <typename V>
+TWINPOD_INLINE float row_exponentials(std::int64_t width, float* x, float maximum) {
+  V total = V::zero();
+  each<V>(width, [&](std::int64_t j, auto lanes) {
+    const V e = exponential(V::load(x + j, lanes) - V::of(maximum));
+    e.store(x + j, lanes);
+    total = total + V::only(e, lanes, V::zero());
+  });
+  return sum(total);
+}
+
+// A row of float is overwritten by its exponentials and then scaled: each is computed once. Bf16 would be rounded
+// twice.
+template <typename V>
+TWINPOD_INLINE float row_loss(std::int64_t width, float* row, std::int32_t label, float scale) {
+  const Vocabulary whole{.first = 0, .count = width};
+  const bool here = holds<V>(whole, label);
+  const float maximum = row_maximum<V>(width, row), target = here ? row[label] : 0;
+  const float sum = row_exponentials<V>(width, row, maximum);
+  const float share = here ? row[label] / sum : 0;
+  const V factor = V::of(scale / sum);
+  each<V>(width, [&](std::int64_t j, auto lanes) { (V::load(row + j, lanes) * factor).store(row + j, lanes); });
+  if (here) row[label] = (share - 1) * scale;
+  return __builtin_logf(sum) + maximum - target;
+}
+
+template <typename V>
+TWINPOD_INLINE float row_loss(std::int64_t width, Bf16* row, std::int32_t label, float scale) {
+  const Vocabulary whole{.first = 0, .count = width};
+  const float maximum = row_maximum<V>(width, row), sum = row_sum<V>(width, row, maximum);
+  const float target = holds<V>(whole, label) ? to_float(row[label]) : 0;
+  row_backward<V>(whole, row, label, maximum, sum, scale);
+  return __builtin_logf(sum) + maximum - target;
+}
+
 template <typename V, typename T>
 void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const std::int32_t* labels, float* losses,
                        double scale) {
-  const Vocabulary whole{.first = 0, .count = width};
-  for (std::int64_t i = 0; i < rows; ++i) {
-    T* row = logits + i * width;
-    const float maximum = row_maximum<V>(width, row), sum = row_sum<V>(width, row, maximum);
-    const float target = holds<V>(whole, labels[i]) ? widened<V>(row[labels[i]]) : 0;
-    losses[i] = __builtin_logf(sum) + maximum - target;
-    row_backward<V>(whole, row, labels[i], maximum, sum, static_cast<float>(scale));
-  }
+  for (std::int64_t i = 0; i < rows; ++i)
+    losses[i] = row_loss<V>(width, logits + i * width, labels[i], static_cast<float>(scale));
 }
 
 }  // namespace twinpod::kernel::vector
