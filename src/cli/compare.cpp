@@ -1,9 +1,10 @@
 // twinpod compare: two Timelines of a step beside each other.
+#include "report/compare.hpp"
+
 #include <fmt/format.h>
 
 #include "cli/command.hpp"
 #include "core/files.hpp"
-#include "report/compare.hpp"
 
 namespace twinpod::cli {
 namespace {

@@ -226,7 +226,8 @@ std::string train_part(const nlohmann::ordered_json& run) {
   table.row({"tokens a second", "", with_thousands(number("tokens_per_s"))});
   table.row({fmt::format("loss after {:.0f} steps", number("steps")), "", fmt::format("{:.2f}", number("final_loss"))});
   return fmt::format(
-      "\nAnd on the {:.0f} cores of this machine: a small GPT learns the text of this repository, each core a rank\n\n{}\n"
+      "\nAnd on the {:.0f} cores of this machine: a small GPT learns the text of this repository, each core a "
+      "rank\n\n{}\n"
       "  op by op: twinpod train examples/tiny-gpt.yaml --ranks {:.0f}\n",
       number("ranks"), table.text(), number("ranks"));
 }
@@ -247,7 +248,8 @@ Result<std::string> demo(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kDemo = {"demo",      "", "why GPT-3 needs a cluster, and a small model trained here (also without any command)",
-                       "twinpod\n", {}, demo};
+const Command kDemo = {
+    "demo",      "", "why GPT-3 needs a cluster, and a small model trained here (also without any command)",
+    "twinpod\n", {}, demo};
 
 }  // namespace twinpod::cli

@@ -63,7 +63,8 @@ std::string this_machine(int ranks) {
   const machine::Machine host = machine::topology_of_this_host();
   const double memory = host.memory_bytes / ranks;
   return fmt::format(
-      "cluster={{name: this machine, devices: {0}, device: {{name: core, family: cpu, peak: {{fp32: 1e11, bf16: 1e11}}, "
+      "cluster={{name: this machine, devices: {0}, device: {{name: core, family: cpu, peak: {{fp32: 1e11, bf16: "
+      "1e11}}, "
       "memory: {1:.0f}, memory_bandwidth: 1e10, host_link: 1e10}}, node: {{devices: {0}, scale_up: {{kind: switched, "
       "bandwidth: 1e10}}, host_memory: {2:.0f}}}}}",
       ranks, memory, host.memory_bytes);
@@ -116,11 +117,13 @@ spec::Job for_ranks(spec::Job job, int ranks, bool overlaps) {
   constexpr double kDefaultTokens = 4e6;
   constexpr int kSequencesOfRank = 8;
   if (job.training.batch_tokens == kDefaultTokens)  // nobody wrote it
-    job.training.global_batch = static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch * kSequencesOfRank;
+    job.training.global_batch =
+        static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch * kSequencesOfRank;
   job = train::as_executed(std::move(job));
   job.stack.physics.dp_hidden = overlaps ? 0.9 : 0;
-  job.stack.memory.runtime_bytes = static_cast<double>(
-      job.training.precision == spec::Precision::bf16 ? train::runtime_bytes<Bf16>(job) : train::runtime_bytes<float>(job));
+  job.stack.memory.runtime_bytes =
+      static_cast<double>(job.training.precision == spec::Precision::bf16 ? train::runtime_bytes<Bf16>(job)
+                                                                          : train::runtime_bytes<float>(job));
   return job;
 }
 

@@ -21,19 +21,19 @@ namespace twinpod::model {
 
 // Of a layer, in the order of the forward pass.
 enum class Kept : std::uint8_t {
-  input,           // n x h: residual stream before attention's norm (with sequence parallelism: n / t of it)
-  input_mean,      // n, of the norm
-  input_scale,     // n
-  attention_in,    // n x h: norm of it
-  qkv,             // n x (queries + keys + values) / t
-  attention_out,   // n x queries / t
-  log_sums,        // n x heads / t
-  middle,          // n x h: residual stream before the MLP's norm
-  middle_mean,     // n
-  middle_scale,    // n
-  mlp_in,          // n x h
-  inner,           // n x ffn / t, twice with gates: before the activation function
-  activated,       // n x ffn / t
+  input,          // n x h: residual stream before attention's norm (with sequence parallelism: n / t of it)
+  input_mean,     // n, of the norm
+  input_scale,    // n
+  attention_in,   // n x h: norm of it
+  qkv,            // n x (queries + keys + values) / t
+  attention_out,  // n x queries / t
+  log_sums,       // n x heads / t
+  middle,         // n x h: residual stream before the MLP's norm
+  middle_mean,    // n
+  middle_scale,   // n
+  mlp_in,         // n x h
+  inner,          // n x ffn / t, twice with gates: before the activation function
+  activated,      // n x ffn / t
 };
 inline constexpr int kNumKept = 13;
 

@@ -124,7 +124,8 @@ struct StepKey {
   bool reads = false;    // training data
   bool ties = false;     // it holds one end of a tied embedding
   bool mirrors = false;  // another stage holds a copy of its chunks (DualPipe)
-  double whole = 0;      // sequence parallelism: parameters that all tensor-parallel ranks hold, each with a part of their gradient
+  double whole =
+      0;  // sequence parallelism: parameters that all tensor-parallel ranks hold, each with a part of their gradient
   bool operator==(const StepKey& other) const {
     return rank.dense == other.rank.dense && rank.experts == other.rank.experts && reads == other.reads &&
            ties == other.ties && mirrors == other.mirrors && whole == other.whole;

@@ -152,8 +152,7 @@ std::vector<Buffer> residents(const spec::Job& job, const PieceParameters& rank)
   add(BufferKind::communication, communication_bytes(job, bytes, rank));
   if (job.stack.executed) {
     const auto element = static_cast<int>(activation_bytes(job));
-    add(BufferKind::working,
-        static_cast<double>(model::workspace_of(job.model, model::shard_of(job), element).bytes));
+    add(BufferKind::working, static_cast<double>(model::workspace_of(job.model, model::shard_of(job), element).bytes));
   }
   add(BufferKind::runtime, job.stack.memory.runtime_bytes);
   return list;

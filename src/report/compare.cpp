@@ -119,8 +119,8 @@ std::string compare_text(const OpTotals& predicted, const OpTotals& measured) {
                {"difference ms", Align::right},
                {"of the step", Align::right}});
   const auto row = [&](const std::string& what, double ops, double before, double now) {
-    table.row({what, ops > 0 ? fmt::format("{:.0f}", ops) : "", ms(before), ms(now), fmt::format("{:+.3f}", 1e3 * (now - before)),
-               share(now - before, measured.step_s)});
+    table.row({what, ops > 0 ? fmt::format("{:.0f}", ops) : "", ms(before), ms(now),
+               fmt::format("{:+.3f}", 1e3 * (now - before)), share(now - before, measured.step_s)});
   };
   for (const Part& part : parts_of(predicted, measured))
     row(part.what, std::max(part.predicted.ops, part.measured.ops), part.predicted.seconds, part.measured.seconds);

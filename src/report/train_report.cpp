@@ -71,7 +71,8 @@ void add_results(const TrainView& view, std::string& text) {
   row("MFU", "", fmt::format("{:.1f} %", 100 * utilisation(view.job, seconds, view.peak_flop_per_s)),
       fmt::format("of {:.1f} GFLOP/s a rank, measured here", 1e-9 * view.peak_flop_per_s));
   row("peak memory", format_bytes(most(view.run.predicted_bytes)), format_bytes(most(view.run.peak_bytes)),
-      view.run.predicted_bytes == view.run.peak_bytes ? "the same, byte for byte, on every rank" : "of the fullest rank");
+      view.run.predicted_bytes == view.run.peak_bytes ? "the same, byte for byte, on every rank"
+                                                      : "of the fullest rank");
   row("final loss", "", fmt::format("{:.4f}", view.run.final_loss),
       view.run.evaluated ? "on text that was held out" : "of the last step");
   if (view.job.training.target_loss > 0) {
@@ -115,8 +116,8 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
 
 std::string train_text(const TrainView& view) {
   const spec::Job& job = view.job;
-  std::string text = fmt::format("{}: {} ranks ({}), {}\n", job.name, job.cluster.devices, view.transport,
-                                 layout_text(job));
+  std::string text =
+      fmt::format("{}: {} ranks ({}), {}\n", job.name, job.cluster.devices, view.transport, layout_text(job));
   text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
                       job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
                       format_seconds(view.run.seconds));
@@ -146,7 +147,8 @@ std::string train_json(const TrainView& view) {
   json["evaluations"] = Json::array();
   for (const train::StepNote& note : view.run.steps) {
     json["losses"].push_back(note.loss);
-    if (note.evaluation_loss > 0) json["evaluations"].push_back({{"step", note.step + 1}, {"loss", note.evaluation_loss}});
+    if (note.evaluation_loss > 0)
+      json["evaluations"].push_back({{"step", note.step + 1}, {"loss", note.evaluation_loss}});
   }
   json["tokens_per_s"] = seconds > 0 ? step_tokens(job) / seconds : 0;
   json["mfu"] = utilisation(job, seconds, view.peak_flop_per_s);

@@ -23,7 +23,7 @@ struct Recipe {
   double epsilon = 1e-8;
   double momentum = 0.9;
   int seed = 1;
-  int evaluate_every = 0;     // steps; 0: at the end only
+  int evaluate_every = 0;      // steps; 0: at the end only
   int evaluation_batches = 8;  // at most
 };
 

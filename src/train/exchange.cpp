@@ -62,19 +62,18 @@ template <typename T>
 Result<void> gather_gradient(Rank<T>& rank, comm::Communicator& group) {
   const std::int64_t part = rank.sizes.rows * rank.sizes.hidden;
   rank.flow.gathered = true;
-  return comm::run(group, call_of<T>(Verb::all_gather, rank.space(rank.places.gradient),
-                                     rank.space(rank.places.gathered), part));
+  return comm::run(
+      group, call_of<T>(Verb::all_gather, rank.space(rank.places.gradient), rank.space(rank.places.gathered), part));
 }
 
 template <typename T>
 Result<void> tensor_forward(Rank<T>& rank, const PlacedOp& op, const Place& place, comm::Communicator& group) {
   const std::int64_t whole = rank.sizes.tokens * rank.sizes.hidden;
   const Verb verb = op.op->verb;
-  if (op.op->segment == Segment::embedding)
-    return run_in_place<T>(group, verb, rank.space(rank.places.stream), whole);
+  if (op.op->segment == Segment::embedding) return run_in_place<T>(group, verb, rank.space(rank.places.stream), whole);
   if (op.op->segment == Segment::head && rank.flow.scored) {
-    Result<void> done = run_in_place<Sum<T>>(group, verb, statistics_of(rank, place),
-                                             3 * rank.sizes.tokens * rank.job.layout.tp);
+    Result<void> done =
+        run_in_place<Sum<T>>(group, verb, statistics_of(rank, place), 3 * rank.sizes.tokens * rank.job.layout.tp);
     if (done) combine_statistics(rank, place);
     return done;
   }
@@ -89,8 +88,8 @@ Result<void> tensor_collective(Rank<T>& rank, const PlacedOp& op, const Place& p
   const bool forwards = op.op->phase == Phase::forward || op.op->phase == Phase::recompute;
   if (forwards) return tensor_forward(rank, op, place, group);
   if (op.op->verb == Verb::all_gather) return gather_gradient(rank, group);
-  Result<void> done = run_in_place<T>(group, op.op->verb, rank.space(rank.places.inward),
-                                      rank.sizes.tokens * rank.sizes.hidden);
+  Result<void> done =
+      run_in_place<T>(group, op.op->verb, rank.space(rank.places.inward), rank.sizes.tokens * rank.sizes.hidden);
   if (done) undo_norm(rank);
   return done;
 }
@@ -169,9 +168,8 @@ Result<void> reduce_or_gather(Rank<T>& rank, const PlacedOp& op, const Place& pl
   }
   const int ranks = comm::size_of(group);
   const int position = comm::rank_of(group);
-  const comm::Call call = gathers
-                              ? in_place<T>(op.op->verb, rank.parameters + first, count, ranks, position)
-                              : in_place<Sum<T>>(op.op->verb, rank.gradients + first, count, ranks, position);
+  const comm::Call call = gathers ? in_place<T>(op.op->verb, rank.parameters + first, count, ranks, position)
+                                  : in_place<Sum<T>>(op.op->verb, rank.gradients + first, count, ranks, position);
   return begin_call(rank, op, group, call);
 }
 
@@ -203,21 +201,19 @@ void for_each_whole(Rank<T>& rank, F&& f) {
   for (const Owned& own : rank.owned) {
     const std::int64_t count = std::min(own.first + own.count, own.piece->places.whole) - own.first;
     if (count <= 0) continue;
-    Sum<T>* gradient = rank.shards_gradients ? rank.gradients + own.place
-                                             : rank.gradients + own.piece->offset + own.first;
+    Sum<T>* gradient =
+        rank.shards_gradients ? rank.gradients + own.place : rank.gradients + own.piece->offset + own.first;
     f(gradient, rank.packed + begins.at(own.piece) + own.first, count);
   }
 }
 
 template <typename T>
 Result<void> sum_whole(Rank<T>& rank, std::int64_t count) {
-  for_each_whole(rank, [](const Sum<T>* gradient, Sum<T>* packed, std::int64_t n) {
-    std::copy_n(gradient, n, packed);
-  });
+  for_each_whole(rank,
+                 [](const Sum<T>* gradient, Sum<T>* packed, std::int64_t n) { std::copy_n(gradient, n, packed); });
   Result<void> done = run_in_place<Sum<T>>(*rank.group(Group::tensor), Verb::all_reduce, rank.packed, count);
-  for_each_whole(rank, [](Sum<T>* gradient, const Sum<T>* packed, std::int64_t n) {
-    std::copy_n(packed, n, gradient);
-  });
+  for_each_whole(rank,
+                 [](Sum<T>* gradient, const Sum<T>* packed, std::int64_t n) { std::copy_n(packed, n, gradient); });
   return done;
 }
 
@@ -264,9 +260,9 @@ Result<void> send_on(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   std::copy_n(back ? rank.space(rank.places.gradient) : rank.flow.stream, count, out);
   if (!back && rank.flow.delta != nullptr) kernel::add<T>(count, out, rank.flow.delta);
   if (!back && rank.flow.bias != nullptr) kernel::add_bias<T>(rank.sizes.rows, rank.sizes.hidden, out, rank.flow.bias);
-  Result<comm::Handle> handle =
-      comm::start_send(rank.world, out, static_cast<std::size_t>(count) * sizeof(T),
-                       program::peer_rank(rank.program, op, rank.rank), tag_of(rank, place.chunk, place.micro_batch, back));
+  Result<comm::Handle> handle = comm::start_send(rank.world, out, static_cast<std::size_t>(count) * sizeof(T),
+                                                 program::peer_rank(rank.program, op, rank.rank),
+                                                 tag_of(rank, place.chunk, place.micro_batch, back));
   if (!handle) return tl::unexpected(handle.error());
   rank.sending[slot] = std::move(*handle);
   return {};

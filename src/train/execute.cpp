@@ -206,23 +206,27 @@ Result<double> evaluate(Rank<T>& rank) {
     if (rank.program.blocks[at(instance.block)].phase != Phase::forward) continue;
     if (Result<void> done = run_instance(rank, i); !done) return tl::unexpected(done.error());
     // No backward pass will free what this one leaves.
-    while (!rank.buffers.empty()) free(rank, rank.buffers.begin()->first.second, {
-        static_cast<int>(rank.buffers.begin()->first.first >> 32U),
-        static_cast<int>(rank.buffers.begin()->first.first & 0xffffffff)});
+    while (!rank.buffers.empty())
+      free(rank, rank.buffers.begin()->first.second,
+           {static_cast<int>(rank.buffers.begin()->first.first >> 32U),
+            static_cast<int>(rank.buffers.begin()->first.first & 0xffffffff)});
   }
   if (Result<void> done = wait_for_all(rank); !done) return tl::unexpected(done.error());
   rank.kept.clear();
   double sum = rank.tp_rank == 0 ? rank.loss_sum : 0;
   if (comm::Communicator* world = rank.group(layout::Group::world)) {
-    const comm::Call call{.verb = collective::Verb::all_reduce, .input = &sum, .output = &sum, .count = 1,
+    const comm::Call call{.verb = collective::Verb::all_reduce,
+                          .input = &sum,
+                          .output = &sum,
+                          .count = 1,
                           .type = comm::ElementType::f64};
     if (Result<void> done = comm::run(*world, call); !done) return tl::unexpected(done.error());
   }
   return mean_loss(rank, sum);
 }
 
-#define TWINPOD_INSTANTIATE(T)                                              \
-  template Result<StepResult> run_step(Rank<T>&, const StepSettings&);      \
+#define TWINPOD_INSTANTIATE(T)                                         \
+  template Result<StepResult> run_step(Rank<T>&, const StepSettings&); \
   template Result<double> evaluate(Rank<T>&)
 TWINPOD_INSTANTIATE(float);
 TWINPOD_INSTANTIATE(double);

@@ -53,8 +53,7 @@ Result<void> read_evaluation(Rank<T>& rank, const data::Samples& samples, int ba
 template <typename T>
 Result<double> evaluate_all(Rank<T>& rank, const data::Samples& samples) {
   const std::int64_t whole = std::max<std::int64_t>(1, samples.num_evaluation / samples.settings.global_batch);
-  const auto batches =
-      static_cast<int>(std::min<std::int64_t>(rank.job.training.recipe.evaluation_batches, whole));
+  const auto batches = static_cast<int>(std::min<std::int64_t>(rank.job.training.recipe.evaluation_batches, whole));
   double sum = 0;
   for (int batch = 0; batch < batches; ++batch) {
     if (Result<void> read = read_evaluation(rank, samples, batch); !read) return tl::unexpected(read.error());
@@ -69,11 +68,8 @@ Result<double> evaluate_all(Rank<T>& rank, const data::Samples& samples) {
 Result<std::vector<double>> gather(comm::Communicator& world, double own) {
   std::vector<double> all(static_cast<std::size_t>(comm::size_of(world)), own);
   if (all.size() == 1) return all;
-  const comm::Call call{.verb = comm::Verb::all_gather,
-                        .input = &own,
-                        .output = all.data(),
-                        .count = 1,
-                        .type = comm::ElementType::f64};
+  const comm::Call call{
+      .verb = comm::Verb::all_gather, .input = &own, .output = all.data(), .count = 1, .type = comm::ElementType::f64};
   if (Result<void> done = comm::run(world, call); !done) return tl::unexpected(done.error());
   return all;
 }
@@ -133,8 +129,8 @@ bool reaches(const LoopResult& result, double target) {
 }
 
 template <typename T>
-Result<StepNote> one_step(Rank<T>& rank, data::Prefetcher& prefetcher, data::Batch& batch,
-                          const LoopSettings& settings, int step) {
+Result<StepNote> one_step(Rank<T>& rank, data::Prefetcher& prefetcher, data::Batch& batch, const LoopSettings& settings,
+                          int step) {
   if (Result<void> read = prefetcher.next(batch); !read) return tl::unexpected(read.error());
   std::copy(batch.tokens.begin(), batch.tokens.end(), rank.tokens.begin());
   std::copy(batch.labels.begin(), batch.labels.end(), rank.labels.begin());
@@ -147,8 +143,9 @@ Result<StepNote> one_step(Rank<T>& rank, data::Prefetcher& prefetcher, data::Bat
                                   done->gradient_norm),
                       "a lower learning rate, a warm-up, or clip 1");
   }
-  return StepNote{step, settings.steps, done->loss, own.sgd ? own.momentum.rate : own.adamw.rate, done->gradient_norm,
-                  done->seconds};
+  return StepNote{
+      step,         settings.steps, done->loss, own.sgd ? own.momentum.rate : own.adamw.rate, done->gradient_norm,
+      done->seconds};
 }
 
 }  // namespace
@@ -236,8 +233,8 @@ Result<double> measured_peak(comm::Communicator& world, spec::Precision precisio
   return sum / static_cast<double>(all->size());
 }
 
-#define TWINPOD_INSTANTIATE(T)                                                                               \
-  template Result<LoopResult> run_loop<T>(const spec::Job&, const program::Program&, comm::Communicator&,  \
+#define TWINPOD_INSTANTIATE(T)                                                                            \
+  template Result<LoopResult> run_loop<T>(const spec::Job&, const program::Program&, comm::Communicator&, \
                                           const data::Samples&, const LoopSettings&)
 TWINPOD_INSTANTIATE(float);
 TWINPOD_INSTANTIATE(double);

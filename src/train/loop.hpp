@@ -32,8 +32,8 @@ struct StepNote {
 
 struct LoopSettings {
   int steps = 100;
-  int record_step = -1;        // whose Timeline is kept; -1: of none
-  bool deterministic = false;  // two runs are equal bit by bit
+  int record_step = -1;                            // whose Timeline is kept; -1: of none
+  bool deterministic = false;                      // two runs are equal bit by bit
   std::function<void(const StepNote&)> note = {};  // called on rank 0, behind each step
 };
 

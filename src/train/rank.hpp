@@ -153,10 +153,10 @@ struct Rank {
   std::array<comm::Handle, 4> sending{};  // from those
   std::array<int, 2> next_transfer{};
 
-  std::map<std::int64_t, KeptBuffers> kept;                // by chunk and micro-batch
-  std::map<std::pair<std::int64_t, int>, void*> buffers;   // by that and the shape's buffer
-  std::vector<comm::Handle> handles;                       // of the instance at work, by op
-  std::vector<comm::Handle> unfinished;                    // of earlier ones
+  std::map<std::int64_t, KeptBuffers> kept;               // by chunk and micro-batch
+  std::map<std::pair<std::int64_t, int>, void*> buffers;  // by that and the shape's buffer
+  std::vector<comm::Handle> handles;                      // of the instance at work, by op
+  std::vector<comm::Handle> unfinished;                   // of earlier ones
   Flow<T> flow;
 
   std::vector<std::int32_t> tokens;  // of the step, micro-batch by micro-batch

@@ -115,13 +115,12 @@ void norm_of_layer(Rank<T>& rank, const LayerView<T>& layer, bool attention, boo
   const bool first = again && attention;  // what is recomputed begins with what was stored
   const T* x = first ? sum : flow.stream;
   const bool has_mean = !rank.sizes.norm.rms;
-  kernel::add_norm<T>(
-      rank.sizes.norm, x, first ? nullptr : flow.delta, first ? nullptr : flow.bias,
-      layer.weight(attention ? Role::attention_norm : Role::mlp_norm),
-      layer.weight(attention ? Role::attention_norm_bias : Role::mlp_norm_bias), first ? nullptr : sum,
-      own_rows(rank, layer.at(attention ? Kept::attention_in : Kept::mlp_in)),
-      has_mean ? layer.template at<Sum<T>>(attention ? Kept::input_mean : Kept::middle_mean) : nullptr,
-      layer.template at<Sum<T>>(attention ? Kept::input_scale : Kept::middle_scale));
+  kernel::add_norm<T>(rank.sizes.norm, x, first ? nullptr : flow.delta, first ? nullptr : flow.bias,
+                      layer.weight(attention ? Role::attention_norm : Role::mlp_norm),
+                      layer.weight(attention ? Role::attention_norm_bias : Role::mlp_norm_bias), first ? nullptr : sum,
+                      own_rows(rank, layer.at(attention ? Kept::attention_in : Kept::mlp_in)),
+                      has_mean ? layer.template at<Sum<T>>(attention ? Kept::input_mean : Kept::middle_mean) : nullptr,
+                      layer.template at<Sum<T>>(attention ? Kept::input_scale : Kept::middle_scale));
   flow.stream = sum;
   flow.delta = nullptr;
   flow.bias = nullptr;
@@ -190,8 +189,7 @@ void remake(Rank<T>& rank, const LayerView<T>& layer) {
   const auto norm = [&](Kept input, Kept mean, Kept scale, Role weight, Role bias, Kept output) {
     if (layer.places[output].stored) return;
     kernel::norm_again<T>(rank.sizes.norm, layer.at(input), has_mean ? layer.template at<Sum<T>>(mean) : nullptr,
-                          layer.template at<Sum<T>>(scale), layer.weight(weight), layer.weight(bias),
-                          layer.at(output));
+                          layer.template at<Sum<T>>(scale), layer.weight(weight), layer.weight(bias), layer.at(output));
   };
   norm(Kept::input, Kept::input_mean, Kept::input_scale, Role::attention_norm, Role::attention_norm_bias,
        Kept::attention_in);
@@ -392,12 +390,11 @@ void embedding_backward(Rank<T>& rank, const Place& place) {
   // With sequence parallelism what all ranks hold is summed over them in the end, so only one may add.
   const bool adds = piece.at(Role::positions) >= 0 && (!rank.sequence_parallel() || rank.tp_rank == 0);
   Sum<T>* dtable = gradients + piece.at(Role::tokens);
-  const bool begun = rank.shards_gradients || rank.passes[&piece] > 0 ||
-                     (rank.job.model.tied_embeddings && rank.job.layout.pp == 1);
+  const bool begun =
+      rank.shards_gradients || rank.passes[&piece] > 0 || (rank.job.model.tied_embeddings && rank.job.layout.pp == 1);
   if (!begun) std::fill_n(dtable, rank.sizes.vocabulary.count * rank.sizes.hidden, Sum<T>{0});
   kernel::look_up_backward<T>(rank.sizes.tokens, rank.sizes.hidden, of_micro_batch(rank, rank.tokens, place),
-                              rank.sizes.vocabulary, dx, dtable,
-                              adds ? gradients + piece.at(Role::positions) : nullptr,
+                              rank.sizes.vocabulary, dx, dtable, adds ? gradients + piece.at(Role::positions) : nullptr,
                               rank.sizes.attention.sequence);
   ++rank.passes[&piece];
 }
@@ -505,14 +502,14 @@ void compute(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   }
 }
 
-#define TWINPOD_INSTANTIATE(T)                                                     \
-  template T* weights_of(Rank<T>&, const Piece&);                                  \
-  template Sum<T>* gradients_of(Rank<T>&, const Piece&);                           \
-  template void enter_norm(Rank<T>&, const program::PlacedOp&, const Place&);      \
-  template T* normed_rows(Rank<T>&, const program::PlacedOp&, const Place&);       \
-  template Sum<T>* statistics_of(Rank<T>&, const Place&);                          \
-  template void undo_norm(Rank<T>&);                                               \
-  template void combine_statistics(Rank<T>&, const Place&);                        \
+#define TWINPOD_INSTANTIATE(T)                                                \
+  template T* weights_of(Rank<T>&, const Piece&);                             \
+  template Sum<T>* gradients_of(Rank<T>&, const Piece&);                      \
+  template void enter_norm(Rank<T>&, const program::PlacedOp&, const Place&); \
+  template T* normed_rows(Rank<T>&, const program::PlacedOp&, const Place&);  \
+  template Sum<T>* statistics_of(Rank<T>&, const Place&);                     \
+  template void undo_norm(Rank<T>&);                                          \
+  template void combine_statistics(Rank<T>&, const Place&);                   \
   template void compute(Rank<T>&, const program::PlacedOp&, const Place&)
 TWINPOD_INSTANTIATE(float);
 TWINPOD_INSTANTIATE(double);

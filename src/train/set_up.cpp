@@ -131,7 +131,7 @@ Result<void> take_residents(Rank<T>& rank) {
     if (!one) return one;
   }
   std::byte* behind = rank.kernel_room + kernel::attention_workspace_bytes<T>(rank.sizes.attention);
-  rank.bias = reinterpret_cast<T*>(behind);                           // NOLINT: raw memory
+  rank.bias = reinterpret_cast<T*>(behind);                              // NOLINT: raw memory
   rank.packed = reinterpret_cast<Sum<T>*>(behind + bias_bytes<T>(job));  // NOLINT: raw memory
   return {};
 }
@@ -213,8 +213,8 @@ Result<void> set_up(Rank<T>& rank, std::uint64_t seed) {
   return {};
 }
 
-#define TWINPOD_INSTANTIATE(T)                             \
-  template struct Rank<T>;                                 \
+#define TWINPOD_INSTANTIATE(T)                              \
+  template struct Rank<T>;                                  \
   template std::int64_t runtime_bytes<T>(const spec::Job&); \
   template Result<void> set_up(Rank<T>&, std::uint64_t)
 TWINPOD_INSTANTIATE(float);

@@ -79,28 +79,28 @@ void update(Rank<T>& rank) {
   for (const Owned& own : rank.owned) {
     for_each_tensor(*own.piece, own.first, own.count, rank.job.layout.tp,
                     [&](const model::Tensor& tensor, std::int64_t first, std::int64_t count) {
-      if (scale == 0) return;
-      const std::int64_t place = own.place + first - own.first;
-      T* copy = parameter_at(rank, own, first);
-      Sum<T>* master = nullptr;
-      if constexpr (std::is_same_v<T, Sum<T>>) {
-        master = copy;
-      } else {
-        master = rank.master + place;
-      }
-      const Sum<T>* gradient = gradient_at(rank, own, first);
-      if (settings.sgd) {
-        kernel::Sgd one = settings.momentum;
-        one.gradient_scale *= scale;
-        if (!tensor.decays) one.decay = 0;
-        kernel::sgd<T>(one, count, master, copy, gradient, rank.mean + place);
-        return;
-      }
-      kernel::AdamW one = settings.adamw;
-      one.gradient_scale *= scale;
-      if (!tensor.decays) one.decay = 0;
-      kernel::adamw<T>(one, count, master, copy, gradient, rank.mean + place, rank.square + place);
-    });
+                      if (scale == 0) return;
+                      const std::int64_t place = own.place + first - own.first;
+                      T* copy = parameter_at(rank, own, first);
+                      Sum<T>* master = nullptr;
+                      if constexpr (std::is_same_v<T, Sum<T>>) {
+                        master = copy;
+                      } else {
+                        master = rank.master + place;
+                      }
+                      const Sum<T>* gradient = gradient_at(rank, own, first);
+                      if (settings.sgd) {
+                        kernel::Sgd one = settings.momentum;
+                        one.gradient_scale *= scale;
+                        if (!tensor.decays) one.decay = 0;
+                        kernel::sgd<T>(one, count, master, copy, gradient, rank.mean + place);
+                        return;
+                      }
+                      kernel::AdamW one = settings.adamw;
+                      one.gradient_scale *= scale;
+                      if (!tensor.decays) one.decay = 0;
+                      kernel::adamw<T>(one, count, master, copy, gradient, rank.mean + place, rank.square + place);
+                    });
   }
 }
 
