@@ -1,6 +1,6 @@
 // What ranks send to each other: the collectives and transfers of a Program on the trainer's buffers.
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #include "kernel/elementwise.hpp"
 #include "train/rank.hpp"
@@ -15,20 +15,11 @@ using program::Phase;
 using program::PlacedOp;
 using program::Segment;
 
-template <typename T>
-struct TypeOf;
-template <>
-struct TypeOf<float> {
-  static constexpr comm::ElementType value = comm::ElementType::f32;
-};
-template <>
-struct TypeOf<double> {
-  static constexpr comm::ElementType value = comm::ElementType::f64;
-};
-template <>
-struct TypeOf<Bf16> {
-  static constexpr comm::ElementType value = comm::ElementType::bf16;
-};
+template <typename E>
+constexpr comm::ElementType type_of() {
+  if (std::is_same_v<E, double>) return comm::ElementType::f64;
+  return std::is_same_v<E, Bf16> ? comm::ElementType::bf16 : comm::ElementType::f32;
+}
 
 template <typename E>
 comm::Call call_of(Verb verb, const E* input, E* output, std::int64_t count) {
@@ -37,7 +28,7 @@ comm::Call call_of(Verb verb, const E* input, E* output, std::int64_t count) {
   call.input = input;
   call.output = output;
   call.count = static_cast<std::size_t>(count);
-  call.type = TypeOf<E>::value;
+  call.type = type_of<E>();
   return call;
 }
 
