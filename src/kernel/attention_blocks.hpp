@@ -24,7 +24,7 @@ struct AttentionBlocks {
   std::int64_t panel = 0;  // blocks of keys in a panel, 2 at least
 };
 
-inline AttentionBlocks attention_blocks(const AttentionShape& shape) {
+[[gnu::always_inline]] inline AttentionBlocks attention_blocks(const AttentionShape& shape) {
   const std::int64_t count = (shape.sequence + kBlock - 1) / kBlock;
   constexpr std::int64_t kMost = kKeys / kBlock;
   return {(shape.head_dim + 15) / 16 * 16, count, count < 2 ? 2 : count < kMost ? count : kMost};

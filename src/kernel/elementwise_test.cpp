@@ -53,10 +53,12 @@ void compare_with_double(Sample s, bool with_bias) {
   const Outcome<T> a = run<T>(s, with_bias);
   const Outcome<double> b = run<double>(s, with_bias);
   EXPECT_LE(difference(doubles(a.pre), b.pre), kTolerance<T>);
-  EXPECT_LE(difference(doubles(a.out), b.out), 2 * kTolerance<T>);
+  EXPECT_LE(difference(doubles(a.out), b.out), kTolerance<T>);
   EXPECT_EQ(doubles(a.out), doubles(a.again));
-  EXPECT_LE(difference(doubles(a.dpre), b.dpre), 4 * kTolerance<T>);
-  EXPECT_LE(difference(doubles(a.dbias), b.dbias), 4 * kTolerance<T>);
+  EXPECT_LE(difference(doubles(a.dpre), b.dpre), kTolerance<T>);
+  // Of one column, it has the error of pre as bf16 rounds it.
+  constexpr double kOfSums = (std::is_same_v<T, Bf16> ? 2 : 1) * kTolerance<T>;
+  EXPECT_LE(difference(doubles(a.dbias), b.dbias), kOfSums);
 }
 
 TEST(Activation, EveryVersionIsCloseToDouble) {
