@@ -94,7 +94,7 @@ Result<void> check_tensor(Rank<double>& rank, const std::string& name, const Ten
   for (const Tensors& direction : directions) {
     const Result<double> found = slope(rank, base, direction);
     if (!found) return tl::unexpected(found.error());
-    EXPECT_NEAR(dot(direction, gradients), *found, 1e-7 * length) << name;
+    EXPECT_NEAR(dot(direction, gradients), *found, 1e-8 * length) << name;
   }
   return {};
 }
@@ -178,7 +178,7 @@ TEST(Gradients, AreTheSameInAnyLayout) {
     for (const Case& one : kCases) {
       SCOPED_TRACE(fmt::format("{}, {}", name, text_of(one)));
       const Tensors found = gradients_of<double>(with_layout(job, one));
-      for (const auto& [tensor, values] : expected) EXPECT_LT(apart(found.at(tensor), values), 1e-11) << tensor;
+      for (const auto& [tensor, values] : expected) EXPECT_LT(apart(found.at(tensor), values), 1e-13) << tensor;
     }
   }
 }
@@ -195,7 +195,7 @@ TEST(Gradients, AreTheSlopesOfTheLossThatALayoutEvaluates) {
       on_ranks<double>(job, [&](Rank<double>& rank) -> Result<void> {
         const Result<double> found = slope(rank, parameters_of(rank), direction);
         if (!found) return tl::unexpected(found.error());
-        EXPECT_NEAR(dot(direction, gradients), *found, 1e-8 * std::sqrt(dot(gradients, gradients)));
+        EXPECT_NEAR(dot(direction, gradients), *found, 1e-10 * std::sqrt(dot(gradients, gradients)));
         return {};
       });
     }
