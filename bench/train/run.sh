@@ -24,7 +24,7 @@ install_torch "$torch" || { echo "PyTorch cannot be installed here" >&2 && exit 
 arguments_of() {  # arguments_of SHAPE
   case $1 in
     A) echo --layers 6 --hidden 384 --heads 6 --sequence 256 --vocab 4096 --micro-batch 8 ;;
-    *) echo --layers 12 --hidden 768 --heads 12 --sequence 512 --vocab 50304 --micro-batch 2 ;;
+    *) echo --layers 12 --hidden 768 --heads 12 --sequence 512 --vocab 50304 --micro-batch 2 --steps 3 --warm-up 1 ;;
   esac
 }
 

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernel/gemm.hpp"
+#include "kernel/product.hpp"
 #include "train/test_job.hpp"
 
 namespace twinpod::train {
@@ -45,6 +46,7 @@ spec::Job job_of(const Case& one) {
 
 // Losses and norms of gradients as hexadecimal digits of their bits, and a sum over the bits of rank 0's parameters.
 Result<std::string> bits_of_training(const spec::Job& job, const program::Program& program, comm::Communicator& world) {
+  kernel::set_threads(1);  // more would wait for each other
   Rank<float> rank(job, program, world);
   if (Result<void> ready = set_up(rank, 7); !ready) return tl::unexpected(ready.error());
   std::string text;

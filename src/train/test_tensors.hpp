@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/hash.hpp"
+#include "kernel/product.hpp"
 #include "train/test_job.hpp"
 
 namespace twinpod::train {
@@ -88,13 +89,15 @@ inline Tensors random_directions(const spec::Model& model, std::uint64_t seed) {
   return all;
 }
 
-// Far from how models begin, where biases are 0 and attention is nearly even; the same numbers in float and double.
+// Far from how models begin, where biases are 0 and attention is nearly even, but not so far that rounding is magnified
+// from layer to layer. The same numbers in float and double.
 template <typename T>
 void shake(Rank<T>& rank) {
+  const double scale = 1.2 / std::sqrt(rank.job.model.hidden);
   const Tensors by = random_directions(rank.job.model, 11);
   for_each_parameter(rank, [&](const model::Tensor& tensor, std::size_t whole, T& value) {
     const double rounded = static_cast<float>(value);
-    value = static_cast<T>(static_cast<float>(rounded + 0.3 * by.at(tensor.name)[whole]));
+    value = static_cast<T>(static_cast<float>(rounded + scale * by.at(tensor.name)[whole]));
   });
 }
 
@@ -124,6 +127,7 @@ void on_ranks(spec::Job job, const std::function<Result<void>(Rank<T>&)>& body) 
   const Result<program::Program> program = program::generate(job);
   ASSERT_TRUE(program) << program.error().message;
   const auto each = [&](comm::Communicator& world) -> Result<std::string> {
+    kernel::set_threads(1);  // more would wait for each other
     Rank<T> rank(job, *program, world);
     if (Result<void> ready = set_up(rank, 7); !ready) return tl::unexpected(ready.error());
     shake(rank);
