@@ -1,0 +1,19 @@
+# Sourced by what runs PyTorch beside ours: install_torch FOLDER makes a virtual environment there, unless it has one.
+#
+#     install_torch "$scratch/torch" || exit 0
+#     "$scratch/torch/bin/python" bench/train/torch_step.py
+#
+# The index of PyTorch's own has a build for processors of 200 MB; where it cannot be reached, the one of the default
+# index (5 GB with its libraries for GPUs) is as fast.
+install_torch() {  # install_torch FOLDER
+  local pip=$1/bin/pip
+  "$1/bin/python" -c 'import torch, numpy' 2>/dev/null && return
+  python3 -m venv "$1" >/dev/null || return
+  "$pip" install --quiet --no-cache-dir --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
+    torch numpy >/dev/null 2>&1 ||
+    "$pip" install --quiet --no-cache-dir torch numpy || return
+  "$1/bin/python" -c 'import torch, numpy'
+}
+
+# Memory that is freed stays with the process and lies in huge pages: without this PyTorch waits for the kernel.
+torch_malloc=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=17179869184
