@@ -117,6 +117,16 @@ function(module name)
   set_property(GLOBAL APPEND PROPERTY twinpod_modules ${name})
 endfunction()
 
+# Files *_avx2.cpp and so on are compiled for processors that have more than all have; which of them runs is decided then.
+function(instructions name)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_${name}.cpp)
+    # gcc 12 warns of its own headers: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
+    set(options ${ARGN} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
 # Lies beside the program, which loads it by name. It may use headers of modules, not their libraries.
 function(plugin name file)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINKS")

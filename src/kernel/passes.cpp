@@ -1,5 +1,7 @@
 #include "kernel/passes.hpp"
 
+#include <type_traits>
+
 #include "kernel/processor.hpp"
 #include "kernel/reference/attention.hpp"
 #include "kernel/reference/elementwise.hpp"
@@ -44,6 +46,12 @@ const Passes<T>& plain_passes() {
 
 template <typename T>
 const Passes<T>& passes() {
+#ifdef __x86_64__
+  if constexpr (!std::is_same_v<T, double>) {
+    if (instructions() == Instructions::avx512) return passes_avx512<T>();
+    if (instructions() == Instructions::avx2) return passes_avx2<T>();
+  }
+#endif
   return plain_passes<T>();
 }
 template decltype(passes<float>) passes<float>;

@@ -40,4 +40,18 @@ struct Passes {
 template <typename T>
 const Passes<T>& passes();
 
+// Of float and Bf16, on x86 only: vector/passes_avx2.cpp, vector/passes_avx512.cpp.
+template <typename T>
+const Passes<T>& passes_avx2();
+template <typename T>
+const Passes<T>& passes_avx512();
+template <>
+const Passes<float>& passes_avx2<float>();
+template <>
+const Passes<Bf16>& passes_avx2<Bf16>();
+template <>
+const Passes<float>& passes_avx512<float>();
+template <>
+const Passes<Bf16>& passes_avx512<Bf16>();
+
 }  // namespace twinpod::kernel

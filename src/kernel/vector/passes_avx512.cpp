@@ -1,0 +1,16 @@
+#ifdef __x86_64__
+#include "kernel/vector/passes.hpp"
+
+namespace twinpod::kernel {
+
+template <>
+const Passes<float>& passes_avx512<float>() {
+  return vector::kVectorPasses<Avx512, float>;
+}
+template <>
+const Passes<Bf16>& passes_avx512<Bf16>() {
+  return vector::kVectorPasses<Avx512, Bf16>;
+}
+
+}  // namespace twinpod::kernel
+#endif
