@@ -112,7 +112,6 @@ std::int64_t bias_bytes(const spec::Job& job) {
 template <typename T>
 Result<void> take_residents(Rank<T>& rank) {
   const spec::Job& job = rank.job;
-  const bool copies = rank.pieces.shards > 1;
   const std::int64_t all = rank.pieces.elements;
   const std::int64_t shard = all / rank.pieces.shards;
   const bool adam = job.training.optimizer == spec::Optimizer::adam;
@@ -121,7 +120,8 @@ Result<void> take_residents(Rank<T>& rank) {
   rank.head_places = model::kept_of_head(job.model, model::shard_of(job), sizeof(T));
   std::vector<Result<void>> done;
   done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, shares_parameters(rank), rank.parameters));
-  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, copies, rank.gradients));
+  // Not shared, though others read them: products that write them gain more from huge pages than reductions lose.
+  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, false, rank.gradients));
   if (kHasMaster<T>) done.push_back(take_elements(rank, rank.owned_elements, false, rank.master));
   if (job.training.optimizer != spec::Optimizer::sgd)
     done.push_back(take_elements(rank, rank.owned_elements, false, rank.mean));
@@ -199,7 +199,6 @@ Rank<T>::~Rank() {
     if (shared && area != nullptr) comm::release(world, area);
   };
   give_back(shares_parameters(*this), parameters);
-  give_back(pieces.shards > 1, gradients);
   give_back(job.layout.tp > 1, workspace);
   give_back(job.layout.tp > 1, kernel_room);
 }
