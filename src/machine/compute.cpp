@@ -129,9 +129,8 @@ Result<void> time_overheads(Communicator& world, const RankRequest& request, Mac
   const bool own_core = has_own_core(world, request, machine);
   kernel::set_threads(request.threads);
   alignas(64) std::array<float, 64> a{}, b{}, c{};
-  const Result<double> small = best_seconds(world, own_core, [&] {
-    kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data());
-  });
+  const Result<double> small = best_seconds(
+      world, own_core, [&] { kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data()); });
   if (!small) return tl::unexpected(small.error());
   machine.product_overhead_s = *small;
   void (*volatile kernel)(float*, const float*, const float*, std::size_t) = triad;

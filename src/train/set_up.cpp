@@ -98,12 +98,6 @@ Result<void> take_elements(Rank<T>& rank, std::int64_t count, bool shared, E*& o
   return {};
 }
 
-// With ZeRO, copies of the model gather what others updated. Otherwise nobody else reads a rank's parameters.
-template <typename T>
-bool shares_parameters(const Rank<T>& rank) {
-  return rank.pieces.shards > 1 && rank.job.layout.zero > 0;
-}
-
 template <typename T>
 std::int64_t bias_bytes(const spec::Job& job) {
   return (job.model.hidden * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
@@ -119,8 +113,9 @@ Result<void> take_residents(Rank<T>& rank) {
   rank.places = model::workspace_of(job.model, model::shard_of(job), sizeof(T));
   rank.head_places = model::kept_of_head(job.model, model::shard_of(job), sizeof(T));
   std::vector<Result<void>> done;
-  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, shares_parameters(rank), rank.parameters));
-  // Not shared, though others read them: products that write them gain more from huge pages than reductions lose.
+  // Parameters and gradients are not shared, though copies of the model reduce and gather them: products gain more from
+  // huge pages, which shared memory has not, than collectives lose.
+  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, false, rank.parameters));
   done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, false, rank.gradients));
   if (kHasMaster<T>) done.push_back(take_elements(rank, rank.owned_elements, false, rank.master));
   if (job.training.optimizer != spec::Optimizer::sgd)
@@ -198,7 +193,6 @@ Rank<T>::~Rank() {
   const auto give_back = [&](bool shared, void* area) {
     if (shared && area != nullptr) comm::release(world, area);
   };
-  give_back(shares_parameters(*this), parameters);
   give_back(job.layout.tp > 1, workspace);
   give_back(job.layout.tp > 1, kernel_room);
 }
