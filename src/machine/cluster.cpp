@@ -77,6 +77,50 @@ void fit_products(const Machine& machine, Cluster& cluster) {
   if (!rows.empty()) cluster.measured.errors["products"] = error;
 }
 
+// What the closed form multiplies by, out of the kernels that were timed: a mean of ratios, and how far they are apart.
+struct Ratio {
+  double mean = 0;  // seconds for one of `work`; 0: not measured
+  double error = 0;
+};
+
+Ratio ratio_of(const Machine& machine, std::string_view kernel) {
+  std::vector<double> logs;
+  for (const KernelTime& row : machine.kernels) {
+    const bool counts = row.ranks == machine.ranks && row.threads == machine.threads && row.work > 0;
+    if (counts && row.kernel == kernel) logs.push_back(std::log(row.seconds / row.work));
+  }
+  if (logs.empty()) return {};
+  double sum = 0;
+  for (const double log : logs) sum += log;
+  const double mean = sum / static_cast<double>(logs.size());
+  double apart = 0;
+  for (const double log : logs) apart += std::abs(log - mean);
+  return {std::exp(mean), apart / static_cast<double>(logs.size())};
+}
+
+// Attention as a share of the peak, other kernels as the bytes that take as long.
+void fit_kernels(const Machine& machine, Cluster& cluster) {
+  constexpr double kBackward = 2.5;  // products of the backward pass for one of the forward pass (plan/layer_kernels)
+  const double peak = cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp32)];
+  const double bytes_per_s = cluster.device.memory_bytes_per_s;
+  std::map<std::string, double>& numbers = cluster.measured.numbers;
+  const auto set = [&](const char* kernel, const char* field, const auto& value_of) {
+    const Ratio ratio = ratio_of(machine, kernel);
+    if (ratio.mean <= 0) return;
+    numbers[field] = value_of(ratio.mean);
+    cluster.measured.errors[kernel] = ratio.error;
+  };
+  const auto bytes = [&](double seconds) { return seconds * bytes_per_s; };
+  if (peak > 0) {
+    set("attention", "attention_forward", [&](double seconds) { return 1 / (seconds * peak); });
+    set("attention_backward", "attention_backward", [&](double seconds) { return kBackward / (seconds * peak); });
+    if (numbers.contains("attention_forward")) numbers["attention_software"] = 1;
+  }
+  set("elements", "element_factor", bytes);
+  set("logits", "logit_bytes", bytes);
+  set("optimizer", "optimizer_bytes", bytes);
+}
+
 struct Line {
   double start_s = 0;
   double bytes_per_s = 0;
@@ -203,6 +247,7 @@ Cluster cluster_of(const Machine& machine) {
   fill_device(machine, cluster.device);
   fill_messages(machine, cluster);
   fit_products(machine, cluster);
+  fit_kernels(machine, cluster);
   fill_collectives(machine, cluster);
   fit_closed_form(machine, cluster);
   return cluster;

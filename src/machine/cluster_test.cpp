@@ -28,6 +28,13 @@ Machine made_up(int ranks, int hosts) {
     }
   }
   machine.memory = {{"triad", ranks, 1, 1e13}};
+  for (const double size : {1.0, 4.0}) {
+    machine.kernels.push_back({"attention", ranks, 1, size * 1e9, size * 0.02});
+    machine.kernels.push_back({"attention_backward", ranks, 1, size * 1e9, size * 0.1});
+    machine.kernels.push_back({"elements", ranks, 1, size * 1e6, size * 3e-7});
+    machine.kernels.push_back({"optimizer", ranks, 1, size * 1e6, size * 2e-6});
+    machine.kernels.push_back({"optimizer", ranks + 1, 1, size * 1e6, 1});  // of another number of ranks
+  }
   const std::string transport = hosts > 1 ? "mpi" : "processes";
   for (const char* const verb : {"send", "all_reduce"}) {
     for (double bytes = 8; bytes < 1e8; bytes *= 8) {
@@ -54,6 +61,26 @@ TEST(Fit, FindsWhatMadeTheNumbers) {
   EXPECT_NEAR(unknowns[0].value, 3, 0.05);
   EXPECT_NEAR(unknowns[1].value, 0.5, 0.01);
   EXPECT_LT(error, 0.01);
+}
+
+TEST(ClusterOfMachine, CountsKernelsAsTheClosedFormDoes) {
+  const spec::Cluster cluster = cluster_of(made_up(2, 1));
+  const double peak = cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp32)];
+  const std::map<std::string, double>& numbers = cluster.measured.numbers;
+  EXPECT_NEAR(numbers.at("attention_forward"), 1e9 / 0.02 / peak, 1e-6);
+  EXPECT_NEAR(numbers.at("attention_backward"), 2.5e9 / 0.1 / peak, 1e-6);
+  EXPECT_NEAR(numbers.at("element_factor"), 3e-7 * 1e13 / 1e6, 1e-6);
+  EXPECT_NEAR(numbers.at("optimizer_bytes"), 2e-6 * 1e13 / 1e6, 1e-6);
+  EXPECT_FALSE(numbers.contains("logit_bytes"));  // not timed
+  EXPECT_NEAR(cluster.measured.errors.at("optimizer"), 0, 1e-9);
+}
+
+TEST(MachineText, KeepsKernels) {
+  const Result<Machine> again = from_text(to_text(made_up(2, 1)));
+  ASSERT_TRUE(again);
+  ASSERT_EQ(again->kernels.size(), made_up(2, 1).kernels.size());
+  EXPECT_EQ(again->kernels.front().kernel, "attention");
+  EXPECT_EQ(again->kernels.front().seconds, 0.02);
 }
 
 TEST(ClusterOfMachine, FitsProductsAndMessages) {

@@ -38,6 +38,16 @@ struct MemoryRate {
   double bytes_per_s = 0;
 };
 
+// A kernel of the trainer, in fp32. `work` is what the closed form counts for it: floating-point operations of causal
+// attention, bytes of a layer's kernels in 16 bits (model/segment.hpp), logits, parameters.
+struct KernelTime {
+  std::string kernel;  // attention, attention_backward, elements, logits, optimizer
+  int ranks = 1;
+  int threads = 1;
+  double work = 0;
+  double seconds = 0;
+};
+
 struct LinkTime {
   std::string transport;  // threads, processes, mpi
   std::string verb;
@@ -71,6 +81,7 @@ struct Machine {
   double product_overhead_s = 0;
   std::vector<ProductTime> products;
   std::vector<MemoryRate> memory;
+  std::vector<KernelTime> kernels;
   std::vector<LinkTime> links;
   Disk disk;
 };

@@ -17,11 +17,15 @@ std::string to_text(const Machine& machine) {
                {"product", machine.product_overhead_s},
                {"products", Json::array()},
                {"memory", Json::array()},
+               {"kernels", Json::array()},
                {"links", Json::array()}};
   for (const ProductTime& p : machine.products) {
     json["products"].push_back({static_cast<int>(p.precision), p.m, p.n, p.k, p.ranks, p.threads, p.seconds});
   }
   for (const MemoryRate& m : machine.memory) json["memory"].push_back({m.kernel, m.ranks, m.threads, m.bytes_per_s});
+  for (const KernelTime& k : machine.kernels) {
+    json["kernels"].push_back({k.kernel, k.ranks, k.threads, k.work, k.seconds});
+  }
   for (const LinkTime& l : machine.links) {
     json["links"].push_back({l.transport, l.verb, l.ranks, l.between_hosts, l.bytes, l.seconds});
   }
@@ -40,6 +44,7 @@ Result<Machine> from_text(const std::string& text) {
     machine.products.push_back({static_cast<spec::Precision>(p[0].get<int>()), p[1], p[2], p[3], p[4], p[5], p[6]});
   }
   for (const Json& m : json["memory"]) machine.memory.push_back({m[0], m[1], m[2], m[3]});
+  for (const Json& k : json["kernels"]) machine.kernels.push_back({k[0], k[1], k[2], k[3], k[4]});
   for (const Json& l : json["links"]) machine.links.push_back({l[0], l[1], l[2], l[3], l[4], l[5]});
   return machine;
 }
@@ -50,6 +55,7 @@ void append(Machine& machine, Machine&& more) {
   };
   move_all(machine.products, more.products);
   move_all(machine.memory, more.memory);
+  move_all(machine.kernels, more.kernels);
   move_all(machine.links, more.links);
   if (more.kernel_overhead_s > 0) machine.kernel_overhead_s = more.kernel_overhead_s;
   if (more.product_overhead_s > 0) machine.product_overhead_s = more.product_overhead_s;

@@ -123,7 +123,7 @@ void read_devices(Reader& reader, Context& context, Cluster& cluster) {
 }  // namespace
 
 std::string_view default_stack(const Device& device) {
-  if (device.family == "cpu") return "twinpod";
+  if (device.family == "cpu") return "twinpod";  // nobody else's was measured on them
   if (device.vendor == "Google") return "maxtext";
   if (device.vendor == "AWS" || device.vendor == "Amazon") return "neuron";
   // The last Megatron that was measured on them, and it was with FlashAttention.

@@ -106,7 +106,6 @@ std::int64_t bias_bytes(const spec::Job& job) {
 template <typename T>
 Result<void> take_residents(Rank<T>& rank) {
   const spec::Job& job = rank.job;
-  const bool copies = rank.pieces.shards > 1;
   const std::int64_t all = rank.pieces.elements;
   const std::int64_t shard = all / rank.pieces.shards;
   const bool adam = job.training.optimizer == spec::Optimizer::adam;
@@ -114,8 +113,10 @@ Result<void> take_residents(Rank<T>& rank) {
   rank.places = model::workspace_of(job.model, model::shard_of(job), sizeof(T));
   rank.head_places = model::kept_of_head(job.model, model::shard_of(job), sizeof(T));
   std::vector<Result<void>> done;
-  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, copies, rank.parameters));
-  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, copies, rank.gradients));
+  // Parameters and gradients are not shared, though copies of the model reduce and gather them: products gain more from
+  // huge pages, which shared memory has not, than collectives lose.
+  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, false, rank.parameters));
+  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, false, rank.gradients));
   if (kHasMaster<T>) done.push_back(take_elements(rank, rank.owned_elements, false, rank.master));
   if (job.training.optimizer != spec::Optimizer::sgd)
     done.push_back(take_elements(rank, rank.owned_elements, false, rank.mean));
@@ -192,8 +193,6 @@ Rank<T>::~Rank() {
   const auto give_back = [&](bool shared, void* area) {
     if (shared && area != nullptr) comm::release(world, area);
   };
-  give_back(pieces.shards > 1, parameters);
-  give_back(pieces.shards > 1, gradients);
   give_back(job.layout.tp > 1, workspace);
   give_back(job.layout.tp > 1, kernel_room);
 }

@@ -1,0 +1,89 @@
+// Seconds of calls on all ranks at once.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "machine/machine.hpp"
+#include "machine/parts.hpp"
+
+namespace twinpod::machine {
+namespace {
+
+using comm::Communicator;
+
+// Short blocks, many of them: on a machine that does other things too, some are undisturbed.
+constexpr double kBlockSeconds = 0.003;
+constexpr int kBlocks = 15;
+constexpr int kLeastBlocks = 4;
+constexpr double kMostSeconds = 0.4;
+constexpr std::size_t kHugePage = std::size_t{2} << 20U;
+
+// Of a rank with one thread and a core of its own: the time that it had the core, so that other work on the machine
+// does not count. Otherwise that of the wall.
+double now_s(bool own_core) {
+  timespec time{};
+  clock_gettime(own_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+}  // namespace
+
+Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes_)));
+  if (!memory_) return;
+  madvise(memory_.get(), bytes_, MADV_HUGEPAGE);  // as the trainer's
+  std::memset(memory_.get(), 0, bytes_);          // zeros: no product of them is slow
+}
+
+std::byte* Ring::next_bytes(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  if (next_ + bytes > bytes_) next_ = 0;
+  std::byte* at = memory_.get() + next_;
+  next_ += (bytes + kLine - 1) / kLine * kLine;
+  return at;
+}
+
+void Ring::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+bool has_own_core(const Communicator& world, const RankRequest& request, const Machine& machine) {
+  return request.threads == 1 && comm::size_of(world) <= machine.cores * machine.hosts;
+}
+
+Result<double> largest_of_ranks(Communicator& world, double value) {
+  const Result<void> done = comm::run(world, {.verb = comm::Verb::all_reduce,
+                                              .input = &value,
+                                              .output = &value,
+                                              .count = 1,
+                                              .type = comm::ElementType::f64,
+                                              .op = comm::ReduceOp::max});
+  if (!done) return tl::unexpected(done.error());
+  return value;
+}
+
+Result<double> best_seconds(Communicator& world, bool own_core, const std::function<void()>& call) {
+  call();
+  const double start = now_s(own_core);
+  call();
+  Result<double> once = largest_of_ranks(world, now_s(own_core) - start);
+  if (!once) return once;
+  const int calls = std::clamp(static_cast<int>(kBlockSeconds / *once), 1, 20000);
+  double best = *once;
+  double spent = 0;  // the same on all ranks, so that they stop together
+  for (int block = 0; block < kBlocks && (block < kLeastBlocks || spent < kMostSeconds); ++block) {
+    if (Result<void> together = comm::run(world, {.verb = comm::Verb::barrier}); !together) {
+      return tl::unexpected(together.error());
+    }
+    const double begin = now_s(own_core);
+    for (int i = 0; i < calls; ++i) call();
+    const Result<double> seconds = largest_of_ranks(world, (now_s(own_core) - begin) / calls);
+    if (!seconds) return seconds;
+    best = std::min(best, *seconds);
+    spent += calls * *seconds;
+  }
+  return best;
+}
+
+}  // namespace twinpod::machine
