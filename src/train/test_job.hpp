@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/rng.hpp"
+#include "kernel/product.hpp"
 #include "program/check.hpp"
 #include "program/generate.hpp"
 #include "spec/physics.hpp"
@@ -84,6 +85,7 @@ Trained train_small(spec::Job job, int steps) {
   }
   if (const Result<void> sound = program::check(*program); !sound) ADD_FAILURE() << sound.error().message;
   const auto body = [&](comm::Communicator& world) -> Result<std::string> {
+    kernel::set_threads(1);  // ranks share the cores
     Rank<T> rank(job, *program, world);
     if (Result<void> ready = set_up(rank, 7); !ready) return tl::unexpected(ready.error());
     for (int step = 0; step < steps; ++step) {
