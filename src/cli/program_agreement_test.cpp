@@ -92,7 +92,7 @@ void expect_same_flop(const spec::Job& job, const Program& program) {
 double closed_tensor_bytes(const spec::Job& job) {
   const model::Shard shard = model::shard_of(job);
   const double again = job.layout.recompute == spec::Recompute::full ? job.stack.physics.recompute_share : 0;
-  double sum = job.layout.tp > 1 ? shard.tokens() * job.model.hidden * program::kHalfBytes : 0;  // embedding
+  double sum = job.layout.tp > 1 ? shard.tokens() * job.model.hidden * program::activation_bytes(job) : 0;  // embedding
   for (int i = 0; i < job.model.layers + job.model.mtp_layers; ++i) {
     const bool experts = i < job.model.layers ? model::is_expert_layer(job.model, i) : job.model.experts.count > 0;
     const auto kind = experts ? model::LayerKind::experts : model::LayerKind::dense;

@@ -262,7 +262,7 @@ PassTime embedding_time(const spec::Job& job, const model::Shard& shard) {
   pass.forward[Part::head] = device.memory_bound(model::embedding_bytes(job.model, shard));
   pass.backward[Part::head] = 2 * pass.forward[Part::head];
   const cluster::Group group = cluster::group_of(job.cluster, job.layout.tp, 1);
-  const double bytes = shard.tokens() * job.model.hidden * program::kHalfBytes;
+  const double bytes = shard.tokens() * job.model.hidden * program::activation_bytes(job);
   pass.forward[Part::tensor] = collective(job, Verb::all_reduce, bytes, group);
   return pass;
 }
