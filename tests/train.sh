@@ -86,7 +86,7 @@ check "timeline, trace, metrics, and compare reads them" files
 
 check "no data" refuses 2 "train needs data" gpt2 --ranks 1
 check "a model that is not trained here" refuses 1 "mixtures of experts" mixtral-8x7b --text docs
-check "tokens outside the vocabulary" refuses 2 "sample" "$job" --set model.vocab=100
+check "tokens outside the vocabulary" refuses 1 "is not in the vocabulary of 100" "$job" --set model.vocab=100
 check "data that is too short" refuses 1 "samples" "$job" --set training.global_batch=1000000
 check "a loss that is not finite" refuses 1 "step" "$job" --learning-rate 100 --set training.clip=0 --steps 60 --set training.weight_decay=50
 check "a schedule that is not trained here" refuses 1 "schedule" "$job" --ranks 2 --pp 2 --schedule zb-v

@@ -236,6 +236,7 @@ Result<std::string> train_ranks(const Request& request, comm::Communicator& worl
   }
   if (request.measures_peak)
     view.notes.push_back("For a better prediction: twinpod bench machine -o here.yaml, and --on here.yaml.");
+  if (request.job.model.dropout > 0) view.notes.emplace_back("The model's dropout is off: it is not trained here.");
   if (request.job.layout.zero > 1 && job.layout.zero == 1)
     view.notes.push_back("A pipeline keeps parameters and gradients whole: zero 1.");
   if (job.training.precision == spec::Precision::bf16)

@@ -35,7 +35,6 @@ Result<void> check_model(const spec::Model& m) {
       {m.mtp_layers > 0, "multi-token prediction is not trained here", "mtp_layers 0"},
       {m.head_bias, "a bias on the logits is not trained here", "head_bias false"},
       {!m.norm_weight, "norms without weights are not trained here", "norm_weight true"},
-      {m.dropout > 0, "dropout is not trained here", "dropout 0"},
       {m.positions == spec::Positions::rotary && a.head_dim % 2 != 0, "rotary positions need an even head_dim", ""},
       {a.kv_heads < 1 || a.heads % a.kv_heads != 0, "heads must be a multiple of kv_heads", ""},
   });
@@ -76,6 +75,7 @@ Result<void> check(const spec::Job& job) {
 }
 
 spec::Job as_executed(spec::Job job) {
+  job.model.dropout = 0;
   if (job.layout.pp > 1 && job.layout.zero > 1) job.layout.zero = 1;
   if (job.layout.tp == 1) job.layout.sequence_parallel = false;
   return job;
