@@ -18,6 +18,7 @@
 #include "kernel/passes.hpp"
 #include "kernel/processor.hpp"
 #include "kernel/reference/gemm.hpp"
+#include "kernel/tiles.hpp"
 
 namespace twinpod::kernel {
 namespace {
@@ -143,79 +144,29 @@ using Way = void (*)(const Gemm& s, const T* a, const T* b, C* c);
 
 bool has_packing() { return passes<float>().multiply != nullptr; }
 
-// The first one is what an untuned product takes.
-template <typename T, typename C>
-std::vector<Way<T, C>> ways() {
-  if constexpr (std::is_same_v<T, double>) {
-    return {[](const Gemm& s, const double* a, const double* b, double* c) { reference::multiply(s, a, b, c); }};
-  } else if constexpr (std::is_same_v<T, float>) {
-    if (!has_packing()) return {by_library};
-    return {by_library, by_packing<T, C>};
-  } else {
-    if (!has_packing()) return {by_widening<C>};
-    if (bf16_products() == Bf16Products::native) return {by_native<C>, by_packing<T, C>};
-    return {by_packing<T, C>};
-  }
-}
-
 double seconds_of(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-constexpr int kTrials = 4;               // of each way
-constexpr double kWorthChanging = 0.98;  // of the first way's time
-
-// What is known of a shape: how often it was computed, and the best time of each way.
-struct Trial {
-  int calls = 0;
-  std::array<double, 2> best = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
-};
-
-// The way that a shape takes now: each in turn at first, then the fastest.
-std::size_t way_of(const Trial& trial, std::size_t ways) {
-  if (trial.calls < kTrials * static_cast<int>(ways)) return static_cast<std::size_t>(trial.calls) % ways;
-  return trial.best[1] < kWorthChanging * trial.best[0] ? 1 : 0;
-}
-
-template <typename T, typename C>
-void by_fastest(const std::vector<Way<T, C>>& known, const Gemm& s, const T* a, const T* b, C* c) {
-  static std::mutex mutex;
-  static std::map<std::pair<Instructions, Key>, Trial> trials;
-  std::unique_lock lock(mutex);
-  Trial& trial = trials[{instructions(), key_of(s)}];  // stays where it is
-  const std::size_t way = way_of(trial, known.size());
-  const bool open = trial.calls < kTrials * static_cast<int>(known.size());
-  if (open) ++trial.calls;
-  lock.unlock();
-  const double seconds = seconds_of([&] { known[way](s, a, b, c); });
-  if (!open) return;
-  lock.lock();
-  trial.best[way] = std::min(trial.best[way], seconds);
-}
-
-template <typename C>
-void clear(const Gemm& s, C* c) {
-  for (std::int64_t i = 0; i < s.m; ++i) std::fill(c + i * s.stride_c, c + i * s.stride_c + s.n, C{});
-}
-
 // One product of middle size in the instructions for bf16 and by way of fp32.
-Bf16Products faster_bf16_products() {
+bool library_wins_bf16() {
   constexpr std::int64_t kSide = 384;
+  constexpr int kRounds = 4;
   const Gemm s = with_strides({.m = kSide, .n = kSide, .k = kSide, .transpose_b = true});
   const std::vector<Bf16> a(kSide * kSide, to_bf16(1));
   std::vector<Bf16> c(a.size());
   std::array<double, 2> best = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
   try {
-    for (int trial = 0; trial < kTrials; ++trial) {
+    for (int trial = 0; trial < kRounds; ++trial) {
       best[0] = std::min(best[0], seconds_of([&] { by_native(s, a.data(), a.data(), c.data()); }));
       best[1] = std::min(best[1], seconds_of([&] { by_packing(s, a.data(), a.data(), c.data()); }));
     }
   } catch (const dnnl::error&) {
-    return Bf16Products::widened;  // the library cannot do it
+    return false;  // the library cannot do it
   }
-  return best[0] < best[1] ? Bf16Products::native : Bf16Products::widened;
+  return best[0] < best[1];
 }
 
 bool has_bf16() {
@@ -226,13 +177,90 @@ bool has_bf16() {
 #endif
 }
 
+// Whether the library's products of bf16 are worth a try: it may compute them in instructions that are slower than ours
+// for fp32.
+bool library_has_bf16() {
+  if (!has_bf16() || instructions() < Instructions::avx512) return false;
+  ask_for_tiles();
+  static const bool wins = library_wins_bf16();
+  return wins;
+}
+
+constexpr std::size_t kMostWays = 3;
+
+// Up to kMostWays; the first one is what an untuned product takes.
+template <typename T, typename C>
+std::vector<Way<T, C>> ways() {
+  if constexpr (std::is_same_v<T, double>) {
+    return {[](const Gemm& s, const double* a, const double* b, double* c) { reference::multiply(s, a, b, c); }};
+  } else {
+    std::vector<Way<T, C>> known;
+#ifdef __x86_64__
+    if (instructions() == Instructions::amx) known.push_back(multiply_in_tiles<T, C>);
+#endif
+    if constexpr (std::is_same_v<T, float>) {
+      known.push_back(by_library);
+    } else {
+      if (!has_packing()) return {by_widening<C>};
+      if (library_has_bf16()) known.push_back(by_native<C>);
+    }
+    if (has_packing()) known.push_back(by_packing<T, C>);
+    return known;
+  }
+}
+
+constexpr int kTrials = 4;        // of each way, at first
+constexpr int kLaterTrials = 24;  // of each way that is near the fastest, one call in kSeldom
+constexpr int kSeldom = 16;
+constexpr double kNear = 1.15;
+
+// What is known of a shape: the tries of each way, and its best time.
+struct Trial {
+  int calls = 0;
+  std::array<int, kMostWays> tries{};
+  std::array<double, kMostWays> best = {kNever, kNever, kNever};
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+};
+
+// The way that a shape takes now: each in turn at first, then the fastest; and from time to time another one that is
+// nearly as fast, because others on the machine may have disturbed the first tries.
+std::size_t way_of(const Trial& trial, std::size_t ways) {
+  if (trial.calls < kTrials * static_cast<int>(ways)) return static_cast<std::size_t>(trial.calls) % ways;
+  const auto fastest =
+      static_cast<std::size_t>(std::min_element(trial.best.begin(), trial.best.end()) - trial.best.begin());
+  if (trial.calls % kSeldom != 0) return fastest;
+  std::size_t next = fastest;
+  for (std::size_t way = 0; way < ways; ++way) {
+    const bool near = trial.best[way] < kNear * trial.best[fastest] && trial.tries[way] < kLaterTrials;
+    if (near && (next == fastest || trial.tries[way] < trial.tries[next])) next = way;
+  }
+  return next;
+}
+
+template <typename T, typename C>
+void by_fastest(const std::vector<Way<T, C>>& known, const Gemm& s, const T* a, const T* b, C* c) {
+  static std::mutex mutex;
+  static std::map<std::pair<Instructions, Key>, Trial> trials;
+  std::unique_lock lock(mutex);
+  Trial& trial = trials[{instructions(), key_of(s)}];  // stays where it is
+  const std::size_t way = way_of(trial, known.size());
+  ++trial.calls;
+  lock.unlock();
+  const double seconds = seconds_of([&] { known[way](s, a, b, c); });
+  lock.lock();
+  ++trial.tries[way];
+  trial.best[way] = std::min(trial.best[way], seconds);
+}
+
+template <typename C>
+void clear(const Gemm& s, C* c) {
+  for (std::int64_t i = 0; i < s.m; ++i) std::fill(c + i * s.stride_c, c + i * s.stride_c + s.n, C{});
+}
+
 }  // namespace
 
 Bf16Products bf16_products() {
-  if (!has_bf16() || instructions() != Instructions::avx512) return Bf16Products::widened;
-  ask_for_tiles();
-  static const Bf16Products faster = faster_bf16_products();
-  return faster;
+  return instructions() == Instructions::amx || library_has_bf16() ? Bf16Products::native : Bf16Products::widened;
 }
 
 void tune_gemm(bool on) { tuning() = on; }

@@ -1,5 +1,8 @@
 #include "kernel/gemm.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include "kernel/product.hpp"
 #include "kernel/testing.hpp"
 
@@ -25,7 +28,7 @@ void compare_with_double(const Gemm& s) {
   const Doubles b = rounded<T>(some(s.transpose_b ? room(s.n, s.k, s.stride_b) : room(s.k, s.n, s.stride_b), 2));
   const Doubles c = rounded<C>(some(room(s.m, s.n, s.stride_c), 3));
   const Doubles exact = product<double, double>(s, a, b, c);
-  for (int again = 0; again < 9; ++again)  // in each way, and then the fastest
+  for (int again = 0; again < 13; ++again)  // in each way, and then the fastest
     EXPECT_LE(difference(doubles(product<T, C>(s, a, b, c)), exact), kTolerance<C>);
 }
 
@@ -81,6 +84,51 @@ TEST(Gemm, RowsMayStandApart) {
 
 TEST(Gemm, LongSumsAndSeveralBlocks) {
   for (const Gemm& s : all_kinds(100, 120, 800, false)) compare_all(s);
+}
+
+// Of a product whose numbers are of all sizes, against double.
+template <typename T>
+double error_of(const Gemm& s, const Doubles& a, const Doubles& b, const Doubles& exact) {
+  const Doubles got = doubles(product<T, T>(s, a, b, Doubles(exact.size())));
+  double squares = 0, all = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    squares += (got[i] - exact[i]) * (got[i] - exact[i]);
+    all += exact[i] * exact[i];
+  }
+  return std::sqrt(squares / all);
+}
+
+TEST(Gemm, TilesAreAsExactAsFp32) {
+  const Instructions best = instructions();
+  if (best < Instructions::amx) GTEST_SKIP() << "this processor has no tiles";
+  tune_gemm(false);  // the first way is that of the tiles
+  for (const std::int64_t k : {31, 384, 2000, 9000}) {
+    const Gemm s{.m = 40, .n = 50, .k = k, .transpose_b = true};
+    Doubles a = some(s.m * k, 1), b = some(s.n * k, 2);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      a[i] = static_cast<float>(std::ldexp(a[i], static_cast<int>(i % 41) - 20));
+    for (double& x : b) x = static_cast<float>(x);
+    const Doubles exact = product<double, double>(s, a, b, Doubles(40 * 50));
+    use_instructions(Instructions::amx);
+    const double tiles = error_of<float>(s, a, b, exact);
+    use_instructions(Instructions::avx512);
+    const double fp32 = error_of<float>(s, a, b, exact);
+    EXPECT_LE(tiles, 1.5 * fp32 + 1e-7) << k;
+  }
+  use_instructions(best);
+  tune_gemm(true);
+}
+
+TEST(Gemm, WhatIsNotFiniteStaysSo) {
+  with_each_instruction_set([] {
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      Doubles a(4 * 40, 1.0);
+      a[5] = bad;
+      for (int again = 0; again < 12; ++again)
+        EXPECT_FALSE(
+            std::isfinite((product<float, float>({.m = 4, .n = 3, .k = 40}, a, Doubles(40 * 3, 1.0), Doubles(12)))[0]));
+    }
+  });
 }
 
 TEST(Gemm, SizesOfZero) {

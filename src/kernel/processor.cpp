@@ -1,10 +1,13 @@
 #include "kernel/processor.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
+
+#include "kernel/tiles.hpp"
 
 namespace twinpod::kernel {
 namespace {
@@ -13,7 +16,7 @@ Instructions best() {
 #ifdef __x86_64__
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
-    return Instructions::avx512;
+    return has_tiles() ? Instructions::amx : Instructions::avx512;
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Instructions::avx2;
 #endif
@@ -24,8 +27,12 @@ Instructions best() {
 Instructions at_first() {
   const char* wish = std::getenv("TWINPOD_INSTRUCTIONS");
   if (wish == nullptr) return best();
-  for (const Instructions lesser : {Instructions::scalar, Instructions::avx2}) {
+  for (const Instructions lesser : {Instructions::scalar, Instructions::avx2, Instructions::avx512}) {
     if (wish == name_of(lesser) && lesser < best()) return lesser;
+  }
+  if (wish != name_of(best())) {
+    std::fprintf(stderr, "TWINPOD_INSTRUCTIONS: %s is not there; expected scalar, avx2, avx512 or amx. Taking %s.\n",
+                 wish, name_of(best()).data());
   }
   return best();
 }
@@ -48,6 +55,8 @@ std::string_view name_of(Instructions instructions) {
       return "avx2";
     case Instructions::avx512:
       return "avx512";
+    case Instructions::amx:
+      return "amx";
   }
   return "scalar";
 }

@@ -7,7 +7,7 @@
 
 namespace twinpod::kernel {
 
-enum class Instructions { scalar, avx2, avx512 };
+enum class Instructions { scalar, avx2, avx512, amx };  // amx: avx512, and products in tiles
 
 // The best that this processor has; tests choose a lesser one. TWINPOD_INSTRUCTIONS in the environment does, too.
 Instructions instructions();

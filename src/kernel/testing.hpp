@@ -66,7 +66,7 @@ constexpr double kTolerance = std::is_same_v<T, Bf16>    ? 8e-3
 // Runs `test` with each instruction set that the processor has.
 inline void with_each_instruction_set(const std::function<void()>& test) {
   const Instructions best = instructions();
-  for (const Instructions set : {Instructions::scalar, Instructions::avx2, Instructions::avx512}) {
+  for (const Instructions set : {Instructions::scalar, Instructions::avx2, Instructions::avx512, Instructions::amx}) {
     if (set > best) continue;
     SCOPED_TRACE(name_of(set));
     use_instructions(set);

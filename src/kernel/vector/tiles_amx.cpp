@@ -1,0 +1,252 @@
+#ifdef __x86_64__
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+
+#include "kernel/tiles.hpp"
+#include "kernel/vector/tiles_pack.hpp"
+
+namespace twinpod::kernel {
+namespace vector {
+namespace {
+
+// What of b stays in the second cache.
+constexpr std::int64_t kKeptBytes = 1200 << 10;
+constexpr std::int64_t kMostLines = 4096;  // of c, either way
+template <typename T>
+constexpr std::int64_t kMostDepth = kPieces<T> > 1 ? 512 : 1024;  // a strip of a stays in the second cache, too
+
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileShapes) == 64);
+
+// Memory of a thread that computes, kept from product to product; in huge pages, because a product walks through all
+// of it again and again.
+std::byte* room_of(std::int64_t bytes) {
+  constexpr std::size_t kHugePage = std::size_t{2} << 20U;
+  struct Free {
+    void operator()(std::byte* room) const { ::operator delete (room, std::align_val_t{kHugePage}); }
+  };
+  thread_local std::unique_ptr<std::byte, Free> room;
+  thread_local std::size_t size = 0;
+  if (size < static_cast<std::size_t>(bytes)) {
+    size = (static_cast<std::size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
+    room.reset();
+    room.reset(static_cast<std::byte*>(::operator new (size, std::align_val_t{kHugePage})));
+    madvise(room.get(), size, MADV_HUGEPAGE);
+  }
+  return room.get();
+}
+
+// Tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b. Each piece of a with each of b is one round.
+TWINPOD_INLINE void load_a(const std::byte* tiles) {
+  _tile_loadd(4, tiles, 64);
+  _tile_loadd(5, tiles + kTileBytes, 64);
+}
+TWINPOD_INLINE void load_b(const std::byte* tiles) {
+  _tile_loadd(6, tiles, 64);
+  _tile_loadd(7, tiles + kTileBytes, 64);
+}
+TWINPOD_INLINE void multiply_round() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+template <int Pieces>
+TWINPOD_INLINE void multiply_step(const std::byte* a, const std::byte* b) {
+  constexpr std::int64_t kPiece = 2 * kTileBytes;
+  if constexpr (Pieces == 1) {
+    load_a(a);
+    load_b(b);
+    multiply_round();
+  } else {
+    // Upper, middle and lower pieces; neighbouring rounds share an operand.
+    load_a(a);
+    load_b(b + 2 * kPiece);
+    multiply_round();
+    load_b(b + kPiece);
+    multiply_round();
+    load_a(a + kPiece);
+    multiply_round();
+    load_b(b);
+    multiply_round();
+    load_a(a + 2 * kPiece);
+    multiply_round();
+    load_a(a);
+    multiply_round();
+  }
+}
+
+// c (32 x 32) = the product of two strips.
+template <int Pieces>
+void multiply_strips(std::int64_t steps, const std::byte* a, const std::byte* b, float* c, std::int64_t stride) {
+  const std::int64_t row = stride * static_cast<std::int64_t>(sizeof(float));
+  float* below = c + kTileLines * stride;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (std::int64_t step = 0; step < steps; ++step, a += Pieces * 2 * kTileBytes, b += Pieces * 2 * kTileBytes)
+    multiply_step<Pieces>(a, b);
+  _tile_stored(0, c, row);
+  _tile_stored(1, c + kTileLines, row);
+  _tile_stored(2, below, row);
+  _tile_stored(3, below + kTileLines, row);
+}
+
+// Where sums go: into c, or into floats beside it while c is Bf16 and the depth is done in parts.
+template <typename C>
+struct Target {
+  C* data;
+  std::int64_t stride;
+  std::int64_t rows, width;
+  bool add;
+};
+
+TWINPOD_INLINE void prefetch_to_write(const float* c, std::int64_t stride) {
+  for (int row = 0; row < kStripLines; ++row) {
+    __builtin_prefetch(c + row * stride, 1);
+    __builtin_prefetch(c + row * stride + kTileLines, 1);
+  }
+}
+
+// The 32 x 32 of c at (i, j), as far as they are there.
+template <int Pieces, typename C>
+void multiply_at(const Target<C>& c, std::int64_t i, std::int64_t j, std::int64_t steps, const std::byte* a,
+                 const std::byte* b) {
+  C* at = c.data + i * c.stride + j;
+  if constexpr (sizeof(C) == sizeof(float)) prefetch_to_write(at + kStripLines, c.stride);
+  const std::int64_t rows = c.rows - i, width = c.width - j;
+  if constexpr (sizeof(C) == sizeof(float)) {
+    if (rows >= kStripLines && width >= kStripLines && !c.add) {
+      return multiply_strips<Pieces>(steps, a, b, at, c.stride);
+    }
+  }
+  // Sums are added to what is there when they are done: one number that a long sum is added to loses its last bits.
+  alignas(64) float sums[kStripLines * kStripLines];
+  multiply_strips<Pieces>(steps, a, b, sums, kStripLines);
+  for (std::int64_t row = 0; row < rows && row < kStripLines; ++row) {
+    for (std::int64_t column = 0; column < width && column < kStripLines; column += 16) {
+      const First lanes{static_cast<int>(width - column < 16 ? width - column : 16)};
+      Avx512 value = Avx512::load(sums + row * kStripLines + column);
+      if (c.add) value = value + Avx512::load(at + row * c.stride + column, lanes);
+      value.store(at + row * c.stride + column, lanes);
+    }
+  }
+}
+
+template <typename T>
+Lines<T> part_of(Lines<T> whole, std::int64_t line, std::int64_t x) {
+  whole.data += whole.side_by_side ? x * whole.stride + line : line * whole.stride + x;
+  return whole;
+}
+
+std::int64_t up_to(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// One part of the depth: a block of b is packed and stays in the second cache, all of a streams past it, so that c is
+// written along its rows. Strips of a are packed when the first block needs them, and kept if there are more blocks.
+template <typename T, typename C>
+void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, const Target<C>& c, std::byte* room) {
+  const std::int64_t strip = strip_bytes<T>(depth), steps = (depth + kTileDepth - 1) / kTileDepth;
+  const std::int64_t block = std::max<std::int64_t>(kKeptBytes / strip, 1) * kStripLines;
+  const bool keep_a = c.width > block;
+  std::byte* packed_b = room;
+  std::byte* packed_a = room + block / kStripLines * strip;
+  for (std::int64_t first = 0; first < c.width; first += block) {
+    const std::int64_t columns = std::min(block, c.width - first);
+    pack_strips(part_of(b, first, 0), columns, depth, true, packed_b);
+    for (std::int64_t i = 0; i < c.rows; i += kStripLines) {
+      std::byte* strip_a = keep_a ? packed_a + i / kStripLines * strip : packed_a;
+      if (first == 0)
+        pack_strips(part_of(a, i, 0), std::min<std::int64_t>(c.rows - i, kStripLines), depth, false, strip_a);
+      for (std::int64_t j = 0; j < columns; j += kStripLines)
+        multiply_at<kPieces<T>>(c, i, first + j, steps, strip_a, packed_b + j / kStripLines * strip);
+    }
+  }
+}
+
+template <typename T>
+std::int64_t room_bytes(std::int64_t depth) {
+  return kMostLines / kStripLines * strip_bytes<T>(depth) + std::max(kKeptBytes, strip_bytes<T>(depth));
+}
+
+// One part of c.
+template <typename T, typename C>
+void multiply_part(const Gemm& s, const T* a, const T* b, C* c) {
+  const Lines<T> lines_a{a, s.stride_a, s.transpose_a}, lines_b{b, s.stride_b, !s.transpose_b};
+  const std::int64_t parts = (s.k + kMostDepth<T> - 1) / kMostDepth<T>;
+  const std::int64_t depth = up_to((s.k + parts - 1) / parts, kTileDepth);
+  const bool beside = sizeof(C) != sizeof(float) && parts > 1;
+  const std::int64_t stride = up_to(s.n, 16);
+  const std::int64_t packed = room_bytes<T>(depth);
+  std::byte* room = room_of(packed + (beside ? s.m * stride * static_cast<std::int64_t>(sizeof(float)) : 0));
+  auto* sums = reinterpret_cast<float*>(room + packed);
+  for (std::int64_t x = 0; x < s.k; x += depth) {
+    const std::int64_t here = std::min(depth, s.k - x);
+    const Lines<T> part_a = part_of(lines_a, 0, x), part_b = part_of(lines_b, 0, x);
+    if (beside) {
+      multiply_depth(part_a, part_b, here, Target<float>{sums, stride, s.m, s.n, x > 0}, room);
+    } else {
+      multiply_depth(part_a, part_b, here, Target<C>{c, s.stride_c, s.m, s.n, s.accumulate || x > 0}, room);
+    }
+  }
+  if (!beside) return;
+  for (std::int64_t i = 0; i < s.m; ++i) {
+    for (std::int64_t j = 0; j < s.n; j += 16) {
+      const First lanes{static_cast<int>(s.n - j < 16 ? s.n - j : 16)};
+      Avx512 value = Avx512::load(sums + i * stride + j);
+      if (s.accumulate) value = value + Avx512::load(c + i * s.stride_c + j, lanes);
+      value.store(c + i * s.stride_c + j, lanes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace vector
+
+bool multiply_a_tile() {
+  const vector::TileShapes shapes;
+  alignas(64) std::uint16_t ones[512];
+  alignas(64) float sums[256];
+  std::fill(std::begin(ones), std::end(ones), std::uint16_t{0x3f80});
+  _tile_loadconfig(&shapes);
+  _tile_loadd(4, ones, 64);
+  _tile_loadd(6, ones, 64);
+  _tile_zero(0);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_stored(0, sums, 64);
+  _tile_release();
+  return std::all_of(std::begin(sums), std::end(sums), [](float sum) { return sum == vector::kTileDepth; });
+}
+
+template <typename T, typename C>
+void multiply_in_tiles(const Gemm& s, const T* a, const T* b, C* c) {
+  const vector::TileShapes shapes;
+  _tile_loadconfig(&shapes);
+  for (std::int64_t i = 0; i < s.m; i += vector::kMostLines) {
+    for (std::int64_t j = 0; j < s.n; j += vector::kMostLines) {
+      Gemm part = s;
+      part.m = std::min(s.m - i, vector::kMostLines);
+      part.n = std::min(s.n - j, vector::kMostLines);
+      vector::multiply_part(part, a + (s.transpose_a ? i : i * s.stride_a), b + (s.transpose_b ? j * s.stride_b : j),
+                            c + i * s.stride_c + j);
+    }
+  }
+  _tile_release();
+}
+template decltype(multiply_in_tiles<float, float>) multiply_in_tiles<float, float>;
+template decltype(multiply_in_tiles<Bf16, Bf16>) multiply_in_tiles<Bf16, Bf16>;
+template decltype(multiply_in_tiles<Bf16, float>) multiply_in_tiles<Bf16, float>;
+
+}  // namespace twinpod::kernel
+#endif
