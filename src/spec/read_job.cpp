@@ -12,7 +12,6 @@
 namespace twinpod::spec {
 namespace {
 
-constexpr double kDefaultStepTokens = 4e6;  // what most large runs of the literature come near to
 
 // `schedule: {file: mine.csv}`, or `schedule: mine.csv` as the command line says it; empty: a schedule with a name.
 std::string schedule_file(const Node& layout) {
