@@ -13,6 +13,7 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "data/samples.hpp"
+#include "program/check.hpp"
 #include "program/program.hpp"
 #include "program/timeline.hpp"
 #include "spec/job.hpp"
@@ -45,7 +46,10 @@ struct LoopResult {
   bool evaluated = false;
   std::vector<double> peak_bytes;       // by rank
   std::vector<double> predicted_bytes;  // by rank
-  program::Timeline timeline;           // on rank 0
+  // The parts of both peaks, by rank.
+  std::vector<program::BytesByKind> peak_by_kind;
+  std::vector<program::BytesByKind> predicted_by_kind;
+  program::Timeline timeline;  // on rank 0
 };
 
 // Steps that the recipe asks for.
