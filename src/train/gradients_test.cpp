@@ -69,7 +69,7 @@ Result<double> loss_of_step(Rank<double>& rank) {
 // The slope of the loss in a direction, by four points: the error goes with the fourth power of their distance.
 Result<double> slope(Rank<double>& rank, const std::vector<double>& base, const Tensors& direction,
                      Loss loss_of = evaluate<double>) {
-  constexpr double kDistance = 1e-3;
+  constexpr double kDistance = 2.5e-4;
   constexpr std::pair<double, double> kPoints[] = {{-2, 1}, {-1, -8}, {1, 8}, {2, -1}};
   double sum = 0;
   const auto place_at = [&](double distance) {
