@@ -26,6 +26,8 @@ assert len(alone["losses"]) == len(other["losses"]) == 6
 for a, b in zip(alone["losses"] + [alone["final_loss"]], other["losses"] + [other["final_loss"]]):
     assert abs(a - b) <= 1e-5 * a, (a, b)
 assert other["peak_memory_bytes_by_rank"] == other["predicted_peak_memory_bytes_by_rank"]
+assert other["peak_memory_parts"] == other["predicted_peak_memory_parts"]
+assert sum(other["peak_memory_parts"].values()) == other["peak_memory_bytes"]
 for key in ("steps", "tokens_per_s", "mfu", "scale_factor", "step_time_s", "predicted_step_time_s", "time_to_target_s"):
     assert key in other, key
 END

@@ -53,7 +53,8 @@ std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& 
   std::vector<std::string> notes;
   if (request.measures_peak)
     notes.emplace_back("For a better prediction: twinpod bench machine -o here.yaml, and --on here.yaml.");
-  if (request.job.model.dropout > 0) notes.emplace_back("The model's dropout is off: it is not trained here.");
+  if (request.job.model.dropout > 0 && job.training.recipe.dropout == 0)
+    notes.emplace_back("The model's dropout is off: training.dropout switches it on.");
   if (request.job.layout.zero > 1 && job.layout.zero == 1)
     notes.emplace_back("A pipeline keeps parameters and gradients whole: zero 1.");
   if (job.training.precision == spec::Precision::bf16)

@@ -34,6 +34,22 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+std::size_t fullest_rank(const train::LoopResult& run) {
+  return static_cast<std::size_t>(std::max_element(run.peak_bytes.begin(), run.peak_bytes.end()) -
+                                  run.peak_bytes.begin());
+}
+
+// What the peak of the fullest rank is made of.
+Json memory_parts(const std::vector<program::BytesByKind>& by_rank, std::size_t rank) {
+  Json json = Json::object();
+  if (rank >= by_rank.size()) return json;
+  for (int kind = 0; kind < program::kNumBufferKinds; ++kind) {
+    json[fmt::format("{}_bytes", name_of(static_cast<program::BufferKind>(kind)))] =
+        by_rank[rank][static_cast<std::size_t>(kind)];
+  }
+  return json;
+}
+
 std::string layout_text(const spec::Job& job) {
   const spec::Layout& l = job.layout;
   std::string text = fmt::format("dp {}, tp {}, pp {}", spec::data_parallel(job), l.tp, l.pp);
@@ -66,6 +82,19 @@ void add_losses(const train::LoopResult& run, std::string& text) {
   text += table.text();
 }
 
+// Below the peak, what it is made of.
+void add_memory_parts(const train::LoopResult& run, Table& table) {
+  const std::size_t rank = fullest_rank(run);
+  if (rank >= run.peak_by_kind.size() || rank >= run.predicted_by_kind.size()) return;
+  for (std::size_t kind = 0; kind < run.peak_by_kind[rank].size(); ++kind) {
+    const double measured = run.peak_by_kind[rank][kind];
+    const double predicted = run.predicted_by_kind[rank][kind];
+    if (measured == 0 && predicted == 0) continue;
+    table.row({fmt::format("  {}", name_of(static_cast<program::BufferKind>(kind))), format_bytes(predicted),
+               format_bytes(measured), ""});
+  }
+}
+
 void add_results(const TrainView& view, std::string& text) {
   const double seconds = step_seconds(view.run);
   Table table({{""}, {"predicted", Align::right}, {"measured", Align::right}, {""}}, {.indent = 2});
@@ -84,6 +113,7 @@ void add_results(const TrainView& view, std::string& text) {
   row("peak memory", format_bytes(most(view.run.predicted_bytes)), format_bytes(most(view.run.peak_bytes)),
       view.run.predicted_bytes == view.run.peak_bytes ? "the same, byte for byte, on every rank"
                                                       : "of the fullest rank");
+  add_memory_parts(view.run, table);
   row("final loss", "", fmt::format("{:.4f}", view.run.final_loss),
       view.run.evaluated ? "on text that was held out" : "of the last step");
   if (view.job.training.target_loss > 0) {
@@ -183,6 +213,8 @@ std::string train_json(const TrainView& view) {
   json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
   json["peak_memory_bytes"] = most(view.run.peak_bytes);
   json["predicted_peak_memory_bytes"] = most(view.run.predicted_bytes);
+  json["peak_memory_parts"] = memory_parts(view.run.peak_by_kind, fullest_rank(view.run));
+  json["predicted_peak_memory_parts"] = memory_parts(view.run.predicted_by_kind, fullest_rank(view.run));
   json["peak_memory_bytes_by_rank"] = view.run.peak_bytes;
   json["predicted_peak_memory_bytes_by_rank"] = view.run.predicted_bytes;
   json["time_to_target_s"] = view.run.time_to_target_s > 0 ? Json(view.run.time_to_target_s) : Json(nullptr);

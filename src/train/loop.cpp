@@ -20,8 +20,6 @@
 namespace twinpod::train {
 namespace {
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
 StepSettings settings_of(const spec::Job& job, int step, int steps) {
   const spec::Recipe& recipe = job.training.recipe;
   StepSettings settings;
@@ -50,6 +48,35 @@ Result<void> read_evaluation(Rank<T>& rank, const data::Samples& samples, int ba
       if (!read) return read;
     }
   }
+  return {};
+}
+
+Result<std::vector<program::BytesByKind>> gather_by_kind(comm::Communicator& world, const program::BytesByKind& own) {
+  std::vector<program::BytesByKind> all(static_cast<std::size_t>(comm::size_of(world)));
+  for (std::size_t kind = 0; kind < own.size(); ++kind) {
+    const Result<std::vector<double>> one = gather(world, own[kind]);
+    if (!one) return tl::unexpected(one.error());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank][kind] = (*one)[rank];
+  }
+  return all;
+}
+
+// Peak memory of every rank, allocated beside predicted.
+template <typename T>
+Result<void> gather_memory(Rank<T>& rank, LoopResult& result) {
+  const program::MemoryOverTime predicted = program::memory_of(rank.program, rank.kind);
+  Result<std::vector<double>> peaks = gather(rank.world, static_cast<double>(rank.memory.peak_bytes()));
+  if (!peaks) return tl::unexpected(peaks.error());
+  Result<std::vector<double>> predictions = gather(rank.world, predicted.peak_bytes);
+  if (!predictions) return tl::unexpected(predictions.error());
+  Result<std::vector<program::BytesByKind>> parts = gather_by_kind(rank.world, rank.memory.at_peak());
+  if (!parts) return tl::unexpected(parts.error());
+  Result<std::vector<program::BytesByKind>> predicted_parts = gather_by_kind(rank.world, predicted.at_peak);
+  if (!predicted_parts) return tl::unexpected(predicted_parts.error());
+  result.peak_bytes = std::move(*peaks);
+  result.predicted_bytes = std::move(*predictions);
+  result.peak_by_kind = std::move(*parts);
+  result.predicted_by_kind = std::move(*predicted_parts);
   return {};
 }
 
@@ -227,12 +254,7 @@ Result<LoopResult> run_loop(const spec::Job& job, const program::Program& progra
   if (!done) return tl::unexpected(done.error());
   const StepNote& last = result.steps.back();
   result.final_loss = last.evaluation_loss > 0 ? last.evaluation_loss : last.loss;
-  const Result<std::vector<double>> peaks = gather(world, static_cast<double>(rank.memory.peak_bytes()));
-  if (!peaks) return tl::unexpected(peaks.error());
-  const Result<std::vector<double>> predicted = gather(world, program::memory_of(program, rank.kind).peak_bytes);
-  if (!predicted) return tl::unexpected(predicted.error());
-  result.peak_bytes = *peaks;
-  result.predicted_bytes = *predicted;
+  if (Result<void> gathered = gather_memory(rank, result); !gathered) return tl::unexpected(gathered.error());
   result.record_step = settings.record_step;
   return std::move(result);
 }

@@ -15,6 +15,7 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "data/samples.hpp"
+#include "program/check.hpp"
 #include "program/program.hpp"
 #include "program/timeline.hpp"
 #include "spec/job.hpp"
@@ -49,8 +50,11 @@ struct LoopResult {
   bool evaluated = false;
   std::vector<double> peak_bytes;       // by rank
   std::vector<double> predicted_bytes;  // by rank
-  program::Timeline timeline;           // on rank 0
-  int record_step = -1;                 // whose it is
+  // The parts of both peaks, by rank.
+  std::vector<program::BytesByKind> peak_by_kind;
+  std::vector<program::BytesByKind> predicted_by_kind;
+  program::Timeline timeline;  // on rank 0
+  int record_step = -1;        // whose it is
 };
 
 // Steps that the recipe asks for.
