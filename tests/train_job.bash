@@ -1,5 +1,6 @@
 # A small job for the tests of `twinpod train`, and how two of its runs are compared. Sourced behind check.bash.
 job=$scratch/job.yaml
+cp -r docs "$scratch/text"  # who edits a document while the test runs changes nothing
 cat >"$job" <<END
 name: small
 model:
@@ -13,7 +14,7 @@ model:
   mlp_bias: true
   positions: learned
   tied_embeddings: true
-data: {text: [$PWD/docs], evaluation_share: 0.02}
+data: {text: [$scratch/text], evaluation_share: 0.02}
 training: {global_batch: 8, sequence: 32, precision: fp32, steps: 6, learning_rate: 1e-3, evaluation_batches: 2}
 END
 
