@@ -11,17 +11,21 @@ bool is_job_file(std::string_view word) { return word.ends_with(".yaml") || word
 
 }  // namespace
 
-Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster) {
+Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster,
+                                 const std::vector<spec::Setting>& no_cluster) {
   if (arguments.words.size() != 1) {
     return input_error(
         fmt::format("{} takes one model or job file, but {} are given", command, arguments.words.size()),
-        fmt::format("twinpod {0} gpt3-175b --on dgx-superpod-a100-140, or twinpod {0} job.yaml", command));
+        no_cluster.empty()
+            ? fmt::format("twinpod {0} gpt3-175b --on dgx-superpod-a100-140, or twinpod {0} job.yaml", command)
+            : fmt::format("twinpod {} job.yaml", command));
   }
   spec::Request request;
   const std::string& word = arguments.words.front();
   (is_job_file(word) ? request.file : request.model) = word;
   request.cluster = cluster;
-  if (request.file.empty() && request.cluster.empty()) {
+  request.no_cluster = no_cluster;
+  if (request.file.empty() && request.cluster.empty() && no_cluster.empty()) {
     return input_error(fmt::format("{} needs a cluster", command),
                        "add --on CLUSTER; `twinpod show clusters` lists them");
   }

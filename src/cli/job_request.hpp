@@ -7,6 +7,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/args.hpp"
 #include "core/error.hpp"
@@ -64,8 +65,9 @@ constexpr std::array<Flag, A + B> joined(const std::array<Flag, A>& a, const std
 }
 
 // One model or job file on one cluster; `cluster` is empty when the job file names it. Flags with a setting and --set
-// change the job.
-Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster);
+// change the job. `no_cluster` makes a cluster for a job that has none; without it, one must be named.
+Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster,
+                                 const std::vector<spec::Setting>& no_cluster = {});
 
 // The job of a command that works on one layout, on as many devices as whole copies of the model fill.
 Result<spec::Job> one_job(std::string_view command, const Arguments& arguments, const spec::Catalog& catalog);

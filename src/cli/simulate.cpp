@@ -17,7 +17,8 @@
 #include "core/files.hpp"
 #include "core/rng.hpp"
 #include "core/units.hpp"
-#include "plan/op_times.hpp"
+#include "plan/estimate.hpp"
+#include "plan/predict.hpp"
 #include "program/generate.hpp"
 #include "report/step_report.hpp"
 #include "report/trace.hpp"
@@ -145,11 +146,11 @@ struct Runs {
   report::StepMetrics metrics;
 };
 
-Result<Runs> simulate_one(const sim::StepInput& input) {
-  Result<sim::StepRun> run = sim::run_step(input);
+Result<Runs> simulate_one(const PlacedJob& what, const plan::Surroundings& where) {
+  Result<sim::StepRun> run = plan::predict_step(what.job, what.program, where);
   if (!run) return tl::unexpected(run.error());
   Runs runs{std::move(*run), {}};
-  runs.metrics = report::step_metrics(input.program, runs.run.step_s, runs.run.kinds.size(),
+  runs.metrics = report::step_metrics(what.program, runs.run.step_s, runs.run.kinds.size(),
                                       [&](std::size_t k) { return sim::timeline_of(runs.run.kinds[k]); });
   return runs;
 }
@@ -195,18 +196,17 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   const Result<cluster::Routing> routing = has_network ? routing_of(graph, arguments) : cluster::Routing::rail;
   if (!routing) return tl::unexpected(routing.error());
 
-  const sim::StepTimes times = plan::op_times(job, program);
   Result<std::vector<int>> placed = std::vector<int>{};
   if (const auto file = arguments.value("place")) placed = devices_of(*file, program.mesh.ranks(), job.cluster.devices);
   if (!placed) return tl::unexpected(placed.error());
-  sim::StepInput input{program, times, has_network ? &graph : nullptr, *routing, *placed, faults.slow};
-  const Result<Runs> now = simulate_one(input);
+  plan::Surroundings where{has_network ? &graph : nullptr, *routing, *placed, faults.slow};
+  const Result<Runs> now = simulate_one(what, where);
   if (!now) return tl::unexpected(now.error());
   Result<Runs> before = Runs{};
   if (!faults.texts.empty()) {
-    if (has_network) input.graph = &*healthy;
-    input.slow.clear();
-    before = simulate_one(input);
+    if (has_network) where.graph = &*healthy;
+    where.slow.clear();
+    before = simulate_one(what, where);
     if (!before) return tl::unexpected(before.error());
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

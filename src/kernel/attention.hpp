@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/dropout.hpp"
 #include "kernel/real.hpp"
 
 namespace twinpod::kernel {
@@ -28,12 +29,34 @@ template <typename T>
 std::size_t attention_workspace_bytes(const AttentionShape& shape);
 
 // out: rows x (heads x head_dim). log_sums: batch x heads x sequence, log of the sum of exp(score), for backward.
+// Dropout is of the softmax: its row is a token's head (`stride`: heads of all ranks), its column a key's position.
 template <typename T>
-void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sums, void* workspace);
+void attention(const AttentionShape& shape, const T* qkv, T* out, Sum<T>* log_sums, void* workspace,
+               const Dropout& dropout = {});
 
 // dqkv is overwritten, in the form of qkv.
 template <typename T>
 void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const Sum<T>* log_sums, const T* dout,
-                        T* dqkv, void* workspace);
+                        T* dqkv, void* workspace, const Dropout& dropout = {});
+
+// The same, with the softmax of all scores in memory: shares is batch x heads x sequence x sequence, for backward.
+// `room` has the same size.
+template <typename T>
+void attention_by_scores(const AttentionShape& shape, const T* qkv, T* shares, T* out, T* room,
+                         const Dropout& dropout = {});
+// shares again, where they were not kept.
+template <typename T>
+void attention_shares(const AttentionShape& shape, const T* qkv, T* shares);
+template <typename T>
+void attention_by_scores_backward(const AttentionShape& shape, const T* qkv, const T* shares, const T* dout, T* dqkv,
+                                  T* room, const Dropout& dropout = {});
+
+// Passes that these are made of, over so many matrices of sequence x sequence.
+// Scores become the softmax of score * scale over the keys up to the query's own, zeros behind.
+template <typename T>
+void causal_softmax(std::int64_t matrices, std::int64_t sequence, double scale, T* scores);
+// d = shares * (d - sum of shares * d) * scale
+template <typename T>
+void causal_softmax_backward(std::int64_t matrices, std::int64_t sequence, double scale, const T* shares, T* d);
 
 }  // namespace twinpod::kernel

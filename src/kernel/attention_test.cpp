@@ -23,7 +23,7 @@ struct Outcome {
 };
 
 template <typename T>
-Outcome<T> run(const Sample& s) {
+Outcome<T> run(const Sample& s, const Dropout& dropout = {}) {
   Outcome<T> o;
   o.out = std::vector<T>(s.dout.size());
   o.dqkv = as<T>(s.qkv);  // to be overwritten
@@ -32,15 +32,16 @@ Outcome<T> run(const Sample& s) {
   EXPECT_EQ(bytes % 64, 0U);
   std::vector<std::byte> room(bytes, std::byte{0x7f});  // what was there before does not matter
   const auto qkv = as<T>(s.qkv), dout = as<T>(s.dout);
-  attention<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), room.data());
+  attention<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), room.data(), dropout);
   std::fill(room.begin(), room.end(), std::byte{0xff});
-  attention_backward<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), dout.data(), o.dqkv.data(), room.data());
+  attention_backward<T>(s.shape, qkv.data(), o.out.data(), o.log_sums.data(), dout.data(), o.dqkv.data(), room.data(),
+                        dropout);
   return o;
 }
 
 template <typename T>
-void compare_with_double(Sample s, const Outcome<double>& b) {
-  const Outcome<T> a = run<T>(s);
+void compare_with_double(Sample s, const Outcome<double>& b, const Dropout& dropout = {}) {
+  const Outcome<T> a = run<T>(s, dropout);
   EXPECT_LE(difference(doubles(a.out), b.out), kTolerance<T>);
   EXPECT_LE(difference(doubles(a.log_sums), b.log_sums), kTolerance<float>);
   EXPECT_LE(difference(doubles(a.dqkv), b.dqkv), kTolerance<T>);
@@ -97,6 +98,81 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
       return dot(now.out, s.dout);
     };
     EXPECT_LE(difference(o.dqkv, numeric_gradient(s.qkv, loss)), kGradientTolerance);
+  }
+}
+
+// ---- dropout ----
+
+constexpr Dropout kDropout{.key = 5, .rate = 0.25, .first_row = 300, .stride = 8};
+
+TEST(Attention, WithDropoutEveryVersionIsCloseToDouble) {
+  for (const AttentionShape& shape : std::vector<AttentionShape>{{2, 31, 3, 3, 16}, {1, 130, 2, 1, 24}}) {
+    Sample s = sample(shape, 2);
+    s.qkv = rounded<Bf16>(s.qkv);
+    s.dout = rounded<Bf16>(s.dout);
+    const Outcome<double> exact = run<double>(s, kDropout);
+    EXPECT_GT(difference(exact.out, run<double>(s).out), 0.01);
+    EXPECT_EQ(exact.log_sums, run<double>(s).log_sums);
+    with_each_instruction_set([&] {
+      compare_with_double<float>(s, exact, kDropout);
+      compare_with_double<Bf16>(s, exact, kDropout);
+    });
+  }
+}
+
+TEST(Attention, WithDropoutLongSequencesGoByBlocksOfKeys) {
+  const Sample s = sample({1, 2200, 1, 1, 8}, 3);
+  const Sample same{s.shape, rounded<float>(s.qkv), rounded<float>(s.dout)};
+  const Outcome<double> exact = run<double>(same, kDropout);
+  with_each_instruction_set([&] {
+    if (instructions() != Instructions::scalar) compare_with_double<float>(same, exact, kDropout);
+  });
+}
+
+TEST(Attention, WithDropoutGradientsAreThoseOfFiniteDifferences) {
+  Sample s = sample({2, 5, 2, 1, 3});
+  const Outcome<double> o = run<double>(s, kDropout);
+  const auto loss = [&] { return dot(run<double>(s, kDropout).out, s.dout); };
+  EXPECT_LE(difference(o.dqkv, numeric_gradient(s.qkv, loss)), kGradientTolerance);
+}
+
+// ---- with scores in memory ----
+
+template <typename T>
+Outcome<T> run_by_scores(const Sample& s, const Dropout& dropout) {
+  Outcome<T> o;
+  o.out = std::vector<T>(s.dout.size());
+  o.dqkv = as<T>(s.qkv);  // to be overwritten
+  const auto scores = static_cast<std::size_t>(s.shape.batch * s.shape.heads * s.shape.sequence * s.shape.sequence);
+  std::vector<T> shares(scores), again(scores), room(scores);
+  const auto qkv = as<T>(s.qkv), dout = as<T>(s.dout);
+  attention_by_scores<T>(s.shape, qkv.data(), shares.data(), o.out.data(), room.data(), dropout);
+  attention_shares<T>(s.shape, qkv.data(), again.data());
+  EXPECT_EQ(doubles(again), doubles(shares));
+  attention_by_scores_backward<T>(s.shape, qkv.data(), shares.data(), dout.data(), o.dqkv.data(), room.data(), dropout);
+  return o;
+}
+
+TEST(Attention, ByScoresIsTheSame) {
+  for (const AttentionShape& shape :
+       std::vector<AttentionShape>{{2, 31, 3, 3, 16}, {1, 70, 4, 2, 8}, {2, 1, 2, 1, 4}}) {
+    for (const Dropout& dropout : {Dropout{}, kDropout}) {
+      Sample s = sample(shape, 2);
+      s.qkv = rounded<Bf16>(s.qkv);
+      s.dout = rounded<Bf16>(s.dout);
+      const Outcome<double> exact = run<double>(s, dropout);
+      const Outcome<double> wide = run_by_scores<double>(s, dropout);
+      EXPECT_LE(difference(wide.out, exact.out), 1e-12);
+      EXPECT_LE(difference(wide.dqkv, exact.dqkv), 1e-12);
+      with_each_instruction_set([&] {
+        const Outcome<float> found = run_by_scores<float>(s, dropout);
+        EXPECT_LE(difference(doubles(found.out), exact.out), 1e-5);
+        EXPECT_LE(difference(doubles(found.dqkv), exact.dqkv), 1e-5);
+        const Outcome<Bf16> half = run_by_scores<Bf16>(s, dropout);
+        EXPECT_LE(difference(doubles(half.out), exact.out), 0.02);  // scores are rounded too
+        EXPECT_LE(difference(doubles(half.dqkv), exact.dqkv), 0.04);
+      });
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 #include "kernel/elementwise.hpp"
 
+#include <cmath>
+
 #include "kernel/passes.hpp"
 
 namespace twinpod::kernel {
@@ -83,5 +85,35 @@ void rotate(const RotaryShape& shape, T* x, bool back) {
 template decltype(rotate<float>) rotate<float>;
 template decltype(rotate<Bf16>) rotate<Bf16>;
 template decltype(rotate<double>) rotate<double>;
+
+template <typename S>
+void fill_rotary_table(const RotaryShape& shape, S* table) {
+  const int half = shape.head_dim / 2;
+  for (std::int64_t position = 0; position < shape.sequence; ++position) {
+    for (int i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(position) * std::pow(shape.base, -2.0 * i / shape.head_dim);
+      table[2 * position * half + i] = static_cast<S>(std::cos(angle));
+      table[(2 * position + 1) * half + i] = static_cast<S>(std::sin(angle));
+    }
+  }
+}
+template decltype(fill_rotary_table<float>) fill_rotary_table<float>;
+template decltype(fill_rotary_table<double>) fill_rotary_table<double>;
+
+template <typename T>
+void rotate_by_table(const RotaryShape& shape, T* x, bool back, const Sum<T>* table, T* turned) {
+  passes<T>().rotate_by_table(shape, x, back, table, turned);
+}
+template decltype(rotate_by_table<float>) rotate_by_table<float>;
+template decltype(rotate_by_table<Bf16>) rotate_by_table<Bf16>;
+template decltype(rotate_by_table<double>) rotate_by_table<double>;
+
+template <typename T>
+void drop(const Dropout& dropout, std::int64_t rows, std::int64_t width, const T* x, T* out) {
+  passes<T>().drop(dropout, rows, width, x, out);
+}
+template decltype(drop<float>) drop<float>;
+template decltype(drop<Bf16>) drop<Bf16>;
+template decltype(drop<double>) drop<double>;
 
 }  // namespace twinpod::kernel

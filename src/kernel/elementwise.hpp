@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernel/dropout.hpp"
 #include "kernel/real.hpp"
 
 namespace twinpod::kernel {
@@ -51,5 +52,12 @@ struct RotaryShape {
 // `back`: turned the other way round, for gradients.
 template <typename T>
 void rotate(const RotaryShape& shape, T* x, bool back);
+
+// As plain software does it: with a table of cosines and sines (sequence x head_dim / 2 of each), and a copy of x whose
+// pairs are exchanged, in passes of their own. `turned` has rows x heads x head_dim elements.
+template <typename S>
+void fill_rotary_table(const RotaryShape& shape, S* table);
+template <typename T>
+void rotate_by_table(const RotaryShape& shape, T* x, bool back, const Sum<T>* table, T* turned);
 
 }  // namespace twinpod::kernel

@@ -160,6 +160,20 @@ TEST(Rotary, EveryVersionIsCloseToDoubleAndBackUndoesIt) {
   });
 }
 
+TEST(Rotary, ByATableIsTheSame) {
+  const RotaryShape shape{.rows = 10, .sequence = 5, .heads = 3, .head_dim = 22, .stride = 80};
+  std::vector<float> table(static_cast<std::size_t>(shape.sequence * shape.head_dim)), turned(10 * 3 * 22);
+  fill_rotary_table<float>(shape, table.data());
+  with_each_instruction_set([&] {
+    for (const bool back : {false, true}) {
+      auto x = as<float>(some(10 * 80, 1)), y = x;
+      rotate<float>(shape, x.data(), back);
+      rotate_by_table<float>(shape, y.data(), back, table.data(), turned.data());
+      EXPECT_LE(difference(doubles(y), doubles(x)), 1e-6);
+    }
+  });
+}
+
 TEST(Rotary, APairTurnsByItsPosition) {
   const RotaryShape shape{.rows = 3, .sequence = 3, .heads = 1, .head_dim = 4, .stride = 4, .base = 100};
   const auto y = turned<double>(shape, {1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0}, false);

@@ -6,12 +6,20 @@ namespace twinpod::kernel {
 
 template <typename T>
 void add_norm(const NormShape& shape, const T* x, const T* delta, const T* bias, const T* weight, const T* norm_bias,
-              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse) {
-  passes<T>().add_norm(shape, x, delta, bias, weight, norm_bias, sum, out, mean, inverse);
+              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse, const Dropout& dropout) {
+  passes<T>().add_norm(shape, x, delta, bias, weight, norm_bias, sum, out, mean, inverse, dropout);
 }
 template decltype(add_norm<float>) add_norm<float>;
 template decltype(add_norm<Bf16>) add_norm<Bf16>;
 template decltype(add_norm<double>) add_norm<double>;
+
+template <typename T>
+void add_residual(const NormShape& shape, const T* x, const T* delta, const T* bias, T* sum, const Dropout& dropout) {
+  passes<T>().add_residual(shape, x, delta, bias, sum, dropout);
+}
+template decltype(add_residual<float>) add_residual<float>;
+template decltype(add_residual<Bf16>) add_residual<Bf16>;
+template decltype(add_residual<double>) add_residual<double>;
 
 template <typename T>
 void norm_again(const NormShape& shape, const T* sum, const Sum<T>* mean, const Sum<T>* inverse, const T* weight,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernel/dropout.hpp"
 #include "kernel/real.hpp"
 
 namespace twinpod::kernel {
@@ -18,12 +19,17 @@ struct NormShape {
   bool rms = false;  // no mean is taken away
 };
 
-// sum = x + delta + bias; out = norm(sum) * weight + norm_bias.
+// sum = x + delta + bias; out = norm(sum) * weight + norm_bias. Dropout is of delta + bias.
 // delta, bias and norm_bias may be null; with no delta and no bias, sum may be null too (it is x). sum may be x.
 // mean (layer norm only, else null) and inverse: one value a row, 1 / sqrt(variance + epsilon), for the backward pass.
 template <typename T>
 void add_norm(const NormShape& shape, const T* x, const T* delta, const T* bias, const T* weight, const T* norm_bias,
-              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse);
+              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse, const Dropout& dropout = {});
+
+// The same sum without the norm.
+template <typename T>
+void add_residual(const NormShape& shape, const T* x, const T* delta, const T* bias, T* sum,
+                  const Dropout& dropout = {});
 
 // norm(sum) again, from what the forward pass left.
 template <typename T>

@@ -23,6 +23,24 @@ template decltype(sgd<float>) sgd<float>;
 template decltype(sgd<Bf16>) sgd<Bf16>;
 template decltype(sgd<double>) sgd<double>;
 
+template <typename T>
+void adamw_in_passes(const AdamW& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient, Sum<T>* mean,
+                     Sum<T>* square, Sum<T>* scratch) {
+  passes<T>().adamw_in_passes(settings, count, master, copy, gradient, mean, square, scratch);
+}
+template decltype(adamw_in_passes<float>) adamw_in_passes<float>;
+template decltype(adamw_in_passes<Bf16>) adamw_in_passes<Bf16>;
+template decltype(adamw_in_passes<double>) adamw_in_passes<double>;
+
+template <typename T>
+void sgd_in_passes(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient,
+                   Sum<T>* velocity) {
+  passes<T>().sgd_in_passes(settings, count, master, copy, gradient, velocity);
+}
+template decltype(sgd_in_passes<float>) sgd_in_passes<float>;
+template decltype(sgd_in_passes<Bf16>) sgd_in_passes<Bf16>;
+template decltype(sgd_in_passes<double>) sgd_in_passes<double>;
+
 // 32 sums side by side, each of every 32nd element, whatever the processor. The square of a float is exact in double,
 // so that a fused multiplication and addition changes nothing.
 template <typename S>

@@ -28,9 +28,19 @@ struct Sgd {
   double decay = 0;
   double gradient_scale = 1;
 };
-// velocity = momentum * velocity + gradient + decay * master; master -= rate * velocity.
+// velocity = momentum * velocity + gradient + decay * master; master -= rate * velocity. Without momentum velocity may
+// be null.
 template <typename T>
 void sgd(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, const Sum<T>* gradient, Sum<T>* velocity);
+
+// Both as plain software does them: a pass for each operation. Clipping scales the gradients themselves. `scratch`: one
+// number for each element.
+template <typename T>
+void adamw_in_passes(const AdamW& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient, Sum<T>* mean,
+                     Sum<T>* square, Sum<T>* scratch);
+template <typename T>
+void sgd_in_passes(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient,
+                   Sum<T>* velocity);
 
 // In double, in an order that does not depend on the processor.
 template <typename S>

@@ -54,6 +54,47 @@ TEST(AdamW, EveryVersionIsCloseToDouble) {
   }
 }
 
+TEST(AdamW, InPlainPassesIsTheSame) {
+  for (const std::int64_t count : kOddSizes) {
+    const State<double> exact = after_steps<double>(count, 5, false);
+    with_each_instruction_set([&] {
+      State<Bf16> s;
+      s.master = as<float>(rounded<float>(some(count, 1)));
+      s.mean = s.square = std::vector<float>(static_cast<std::size_t>(count));
+      s.copy = std::vector<Bf16>(static_cast<std::size_t>(count));
+      std::vector<float> scratch(static_cast<std::size_t>(count));
+      for (int step = 1; step <= 5; ++step) {
+        auto gradient = as<float>(rounded<float>(some(count, 100 + static_cast<std::uint64_t>(step))));
+        AdamW settings = kSettings;
+        settings.step = step;
+        adamw_in_passes<Bf16>(settings, count, s.master.data(), s.copy.data(), gradient.data(), s.mean.data(),
+                              s.square.data(), scratch.data());
+      }
+      EXPECT_LE(difference(doubles(s.master), exact.master), kTolerance<float>);
+      EXPECT_LE(difference(doubles(s.mean), exact.mean), kTolerance<float>);
+      EXPECT_LE(difference(doubles(s.square), exact.square), kTolerance<float>);
+      EXPECT_EQ(doubles(s.copy), doubles(as<Bf16>(doubles(s.master))));
+    });
+  }
+}
+
+TEST(Sgd, InPlainPassesIsTheSameAndWithoutMomentumNeedsNoVelocity) {
+  with_each_instruction_set([] {
+    for (const double momentum : {0.9, 0.0}) {
+      const Sgd settings{.rate = 0.1, .momentum = momentum, .decay = 0.1, .gradient_scale = 0.5};
+      std::vector<float> master = as<float>(some(65, 1)), plain = master, velocity(65), other(65);
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        std::vector<float> gradient = as<float>(some(65, 10 + step)), same = gradient;
+        const bool moves = momentum > 0;
+        sgd<float>(settings, 65, master.data(), nullptr, gradient.data(), moves ? velocity.data() : nullptr);
+        sgd_in_passes<float>(settings, 65, plain.data(), nullptr, same.data(), moves ? other.data() : nullptr);
+      }
+      EXPECT_LE(difference(doubles(plain), doubles(master)), 1e-6);
+      EXPECT_NE(master, as<float>(some(65, 1)));
+    }
+  });
+}
+
 TEST(AdamW, TheCopyMayBeTheMaster) {
   with_each_instruction_set([] {
     std::vector<float> master(20, 1), mean(20), square(20);

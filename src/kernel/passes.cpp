@@ -4,6 +4,7 @@
 
 #include "kernel/processor.hpp"
 #include "kernel/reference/attention.hpp"
+#include "kernel/reference/dropout.hpp"
 #include "kernel/reference/elementwise.hpp"
 #include "kernel/reference/norm.hpp"
 #include "kernel/reference/optimizer.hpp"
@@ -25,7 +26,10 @@ const Passes<T>& plain_passes() {
       .swiglu = reference::swiglu<T>,
       .swiglu_backward = reference::swiglu_backward<T>,
       .rotate = reference::rotate<T>,
+      .rotate_by_table = reference::rotate_by_table<T>,
+      .drop = reference::drop<T>,
       .add_norm = reference::add_norm<T>,
+      .add_residual = reference::add_residual<T>,
       .norm_again = reference::norm_again<T>,
       .norm_backward = reference::norm_backward<T>,
       .look_up = reference::look_up<T>,
@@ -34,10 +38,16 @@ const Passes<T>& plain_passes() {
       .row_sums = reference::row_sums<T>,
       .loss_backward = reference::loss_backward<T>,
       .loss_and_backward = reference::loss_and_backward<T>,
+      .probabilities_of = reference::probabilities_of<T>,
+      .gradients_of_probabilities = reference::gradients_of_probabilities<T>,
       .adamw = reference::adamw<T>,
       .sgd = reference::sgd<T>,
+      .adamw_in_passes = reference::adamw_in_passes<T>,
+      .sgd_in_passes = reference::sgd_in_passes<T>,
       .attention = reference::attention<T>,
       .attention_backward = reference::attention_backward<T>,
+      .causal_softmax = reference::causal_softmax<T>,
+      .causal_softmax_backward = reference::causal_softmax_backward<T>,
       .multiply = nullptr,
       .multiply_to_sums = nullptr,
       .packed_floats = 0,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/attention.hpp"
+#include "kernel/dropout.hpp"
 #include "kernel/elementwise.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/norm.hpp"
@@ -22,7 +23,10 @@ struct Passes {
   decltype(kernel::swiglu<T>)* swiglu;
   decltype(kernel::swiglu_backward<T>)* swiglu_backward;
   decltype(kernel::rotate<T>)* rotate;
+  decltype(kernel::rotate_by_table<T>)* rotate_by_table;
+  decltype(kernel::drop<T>)* drop;
   decltype(kernel::add_norm<T>)* add_norm;
+  decltype(kernel::add_residual<T>)* add_residual;
   decltype(kernel::norm_again<T>)* norm_again;
   decltype(kernel::norm_backward<T>)* norm_backward;
   decltype(kernel::look_up<T>)* look_up;
@@ -31,10 +35,16 @@ struct Passes {
   decltype(kernel::row_sums<T>)* row_sums;
   decltype(kernel::loss_backward<T>)* loss_backward;
   decltype(kernel::loss_and_backward<T>)* loss_and_backward;
+  decltype(kernel::probabilities_of<T>)* probabilities_of;
+  decltype(kernel::gradients_of_probabilities<T>)* gradients_of_probabilities;
   decltype(kernel::adamw<T>)* adamw;
   decltype(kernel::sgd<T>)* sgd;
+  decltype(kernel::adamw_in_passes<T>)* adamw_in_passes;
+  decltype(kernel::sgd_in_passes<T>)* sgd_in_passes;
   decltype(kernel::attention<T>)* attention;
   decltype(kernel::attention_backward<T>)* attention_backward;
+  decltype(kernel::causal_softmax<T>)* causal_softmax;
+  decltype(kernel::causal_softmax_backward<T>)* causal_softmax_backward;
   // Products by packed blocks, with strides set and room for `packed_floats`; null where there are none.
   void (*multiply)(const Gemm& shape, const T* a, const T* b, T* c, float* room);
   void (*multiply_to_sums)(const Gemm& shape, const T* a, const T* b, Sum<T>* c, float* room);

@@ -6,8 +6,8 @@ namespace twinpod::kernel {
 
 template <typename T>
 void look_up(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part, const T* table,
-             const T* positions, std::int64_t sequence, T* out) {
-  passes<T>().look_up(rows, width, tokens, part, table, positions, sequence, out);
+             const T* positions, std::int64_t sequence, T* out, const Dropout& dropout) {
+  passes<T>().look_up(rows, width, tokens, part, table, positions, sequence, out, dropout);
 }
 template decltype(look_up<float>) look_up<float>;
 template decltype(look_up<Bf16>) look_up<Bf16>;
@@ -15,8 +15,9 @@ template decltype(look_up<double>) look_up<double>;
 
 template <typename T>
 void look_up_backward(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part,
-                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence) {
-  passes<T>().look_up_backward(rows, width, tokens, part, dout, dtable, dpositions, sequence);
+                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence,
+                      const Dropout& dropout) {
+  passes<T>().look_up_backward(rows, width, tokens, part, dout, dtable, dpositions, sequence, dropout);
 }
 template decltype(look_up_backward<float>) look_up_backward<float>;
 template decltype(look_up_backward<Bf16>) look_up_backward<Bf16>;
@@ -56,5 +57,23 @@ void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const s
 template decltype(loss_and_backward<float>) loss_and_backward<float>;
 template decltype(loss_and_backward<Bf16>) loss_and_backward<Bf16>;
 template decltype(loss_and_backward<double>) loss_and_backward<double>;
+
+template <typename T>
+void probabilities_of(std::int64_t rows, std::int64_t width, const T* logits, const Sum<T>* maxima, const Sum<T>* sums,
+                      T* probabilities) {
+  passes<T>().probabilities_of(rows, width, logits, maxima, sums, probabilities);
+}
+template decltype(probabilities_of<float>) probabilities_of<float>;
+template decltype(probabilities_of<Bf16>) probabilities_of<Bf16>;
+template decltype(probabilities_of<double>) probabilities_of<double>;
+
+template <typename T>
+void gradients_of_probabilities(std::int64_t rows, const Vocabulary& part, const T* probabilities,
+                                const std::int32_t* labels, double scale, T* gradients) {
+  passes<T>().gradients_of_probabilities(rows, part, probabilities, labels, scale, gradients);
+}
+template decltype(gradients_of_probabilities<float>) gradients_of_probabilities<float>;
+template decltype(gradients_of_probabilities<Bf16>) gradients_of_probabilities<Bf16>;
+template decltype(gradients_of_probabilities<double>) gradients_of_probabilities<double>;
 
 }  // namespace twinpod::kernel

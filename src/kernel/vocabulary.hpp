@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernel/dropout.hpp"
 #include "kernel/real.hpp"
 
 namespace twinpod::kernel {
@@ -14,15 +15,16 @@ struct Vocabulary {
 };
 
 // out[row] = table[token - first] + positions[row % sequence]; tokens of other ranks give zeros from the table.
-// positions may be null (`sequence` is then not used).
+// positions may be null (`sequence` is then not used). Dropout is of the sum; it may be summed over ranks behind it.
 template <typename T>
 void look_up(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part, const T* table,
-             const T* positions, std::int64_t sequence, T* out);
+             const T* positions, std::int64_t sequence, T* out, const Dropout& dropout = {});
 
 // dtable and dpositions (may be null) are added to, in the order of the rows.
 template <typename T>
 void look_up_backward(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part,
-                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence);
+                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence,
+                      const Dropout& dropout = {});
 
 // Softmax and cross-entropy in three passes, so that ranks can agree on each row's maximum and sum in between:
 //   row_maxima -> all-reduce max -> row_sums -> all-reduce sum -> loss_backward
@@ -40,5 +42,14 @@ void loss_backward(std::int64_t rows, const Vocabulary& part, T* logits, const s
 template <typename T>
 void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const std::int32_t* labels, Sum<T>* losses,
                        double scale);
+
+// The same in plain passes, with copies: probabilities[i] = exp(logit - maximum) / sum, and behind that
+// gradients = (probability - [label]) * scale.
+template <typename T>
+void probabilities_of(std::int64_t rows, std::int64_t width, const T* logits, const Sum<T>* maxima, const Sum<T>* sums,
+                      T* probabilities);
+template <typename T>
+void gradients_of_probabilities(std::int64_t rows, const Vocabulary& part, const T* probabilities,
+                                const std::int32_t* labels, double scale, T* gradients);
 
 }  // namespace twinpod::kernel

@@ -51,6 +51,31 @@ void look_up_there_and_back() {
   look_up_backward<T>(rows, width, row_tokens.data(), part, dout.data(), dtable.data(), nullptr, 0);
 }
 
+TEST(Loss, InPlainPassesHasTheSameGradients) {
+  with_each_instruction_set([] {
+    for (const std::int64_t width : kOddSizes) {
+      const std::int64_t rows = 6;
+      const Vocabulary part{.first = 2, .count = width};
+      const Tokens labels = tokens(rows, width + 4);  // of other ranks too
+      const auto logits = as<float>(some(rows * width, 3, 5));
+      std::vector<float> maxima(rows), sums(rows), targets(rows), in_place = logits, shares(logits.size());
+      std::vector<float> gradients(logits.size());
+      row_maxima<float>(rows, width, logits.data(), maxima.data());
+      row_sums<float>(rows, part, logits.data(), labels.data(), maxima.data(), sums.data(), targets.data());
+      loss_backward<float>(rows, part, in_place.data(), labels.data(), maxima.data(), sums.data(), 0.25);
+      probabilities_of<float>(rows, width, logits.data(), maxima.data(), sums.data(), shares.data());
+      gradients_of_probabilities<float>(rows, part, shares.data(), labels.data(), 0.25, gradients.data());
+      EXPECT_LE(difference(doubles(gradients), doubles(in_place)), 1e-6);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < width; ++j)
+          sum += static_cast<double>(shares[static_cast<std::size_t>(i * width + j)]);
+        EXPECT_NEAR(sum, 1, 1e-5);
+      }
+    }
+  });
+}
+
 TEST(LookUp, BackwardAddsToTheTable) {
   with_each_instruction_set([] {
     look_up_there_and_back<float>();

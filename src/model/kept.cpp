@@ -21,6 +21,7 @@ struct Sizes {
   std::int64_t heads = 0;
   std::int64_t ffn = 0;
   std::int64_t gates = 1;
+  std::int64_t scores = 0;  // of all heads of this rank
 };
 
 Sizes sizes_of(const spec::Model& model, const Shard& shard) {
@@ -33,10 +34,12 @@ Sizes sizes_of(const spec::Model& model, const Shard& shard) {
   sizes.keys = std::int64_t{model.attention.kv_heads} * model.attention.head_dim / shard.tp;
   sizes.ffn = model.ffn / shard.tp;
   sizes.gates = model.gated_mlp ? 2 : 1;
+  sizes.scores = sizes.tokens * sizes.heads * static_cast<std::int64_t>(shard.sequence);
   return sizes;
 }
 
-std::array<std::int64_t, kNumKept> bytes_of(const Sizes& s, bool has_mean, std::int64_t element) {
+std::array<std::int64_t, kNumKept> bytes_of(const Sizes& s, bool has_mean, const KeptRules& rules) {
+  const std::int64_t element = rules.element_bytes;
   const std::int64_t stream = s.rows * s.hidden * element;
   const std::int64_t statistic = s.rows * statistic_bytes(element);
   const std::int64_t mean = has_mean ? statistic : 0;
@@ -47,20 +50,21 @@ std::array<std::int64_t, kNumKept> bytes_of(const Sizes& s, bool has_mean, std::
           whole,
           s.tokens * (s.queries + 2 * s.keys) * element,
           s.tokens * s.queries * element,
-          s.tokens * s.heads * statistic_bytes(element),
+          rules.fuses_attention ? s.tokens * s.heads * statistic_bytes(element) : 0,
           stream,
           mean,
           statistic,
           whole,
           s.tokens * s.ffn * s.gates * element,
-          s.tokens * s.ffn * element};
+          s.tokens * s.ffn * element,
+          rules.fuses_attention ? 0 : s.scores * element};
 }
 
-// Selective: what one pass over memory makes again. Inputs of products that had to be gathered are kept.
+// Selective: what one pass over memory makes again, and scores. Inputs of products that had to be gathered are kept.
 bool is_stored(Kept which, const Shard& shard, const KeptRules& rules) {
   if (rules.recompute == spec::Recompute::full && rules.again) return which == Kept::input;
   if (rules.recompute != spec::Recompute::selective) return true;
-  if (which == Kept::activated) return false;
+  if (which == Kept::activated || which == Kept::shares) return false;
   const bool normed = which == Kept::attention_in || which == Kept::mlp_in;
   return !normed || shard.sequence_parallel;
 }
@@ -69,7 +73,7 @@ bool is_stored(Kept which, const Shard& shard, const KeptRules& rules) {
 
 KeptLayer kept_of_layer(const spec::Model& model, const Shard& shard, const KeptRules& rules) {
   const bool has_mean = model.norm == spec::Norm::layer_norm;
-  const std::array<std::int64_t, kNumKept> bytes = bytes_of(sizes_of(model, shard), has_mean, rules.element_bytes);
+  const std::array<std::int64_t, kNumKept> bytes = bytes_of(sizes_of(model, shard), has_mean, rules);
   KeptLayer kept;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     KeptPlace& place = kept.places[i];
@@ -82,7 +86,7 @@ KeptLayer kept_of_layer(const spec::Model& model, const Shard& shard, const Kept
   return kept;
 }
 
-KeptHead kept_of_head(const spec::Model& model, const Shard& shard, int element_bytes) {
+KeptHead kept_of_head(const spec::Model& model, const Shard& shard, int element_bytes, bool fuses_loss) {
   const Sizes s = sizes_of(model, shard);
   KeptHead head;
   const auto place = [&](std::int64_t bytes) {
@@ -95,11 +99,14 @@ KeptHead kept_of_head(const spec::Model& model, const Shard& shard, int element_
   head.scale = place(s.rows * statistic_bytes(element_bytes));
   head.normed = place(s.tokens * s.hidden * element_bytes);
   head.statistics = place(3 * s.tokens * shard.tp * statistic_bytes(element_bytes));
-  head.logits = place(s.tokens * ((model.vocab + shard.tp - 1) / shard.tp) * element_bytes);
+  const std::int64_t logits = s.tokens * ((model.vocab + shard.tp - 1) / shard.tp) * element_bytes;
+  head.logits = place(logits);
+  head.probabilities = place(fuses_loss ? 0 : logits);
+  head.gradients = place(fuses_loss ? 0 : logits);
   return head;
 }
 
-Workspace workspace_of(const spec::Model& model, const Shard& shard, int element_bytes) {
+Workspace workspace_of(const spec::Model& model, const Shard& shard, int element_bytes, bool fuses_attention) {
   const Sizes s = sizes_of(model, shard);
   Workspace space;
   const auto place = [&](std::int64_t elements) {
@@ -117,6 +124,7 @@ Workspace workspace_of(const spec::Model& model, const Shard& shard, int element
   const std::int64_t mlp = s.tokens * s.ffn;
   space.outer = place(std::max(s.tokens * s.queries, mlp));
   space.inner = place(std::max(attention, mlp * s.gates));
+  space.scores = place(fuses_attention ? 0 : s.scores);
   return space;
 }
 

@@ -34,8 +34,9 @@ enum class Kept : std::uint8_t {
   mlp_in,         // n x h
   inner,          // n x ffn / t, twice with gates: before the activation function
   activated,      // n x ffn / t
+  shares,         // n x sequence x heads / t: softmax of the scores, where attention is not fused
 };
-inline constexpr int kNumKept = 13;
+inline constexpr int kNumKept = 14;
 
 struct KeptPlace {
   bool stored = true;  // else in the working buffer, made again in the backward pass
@@ -47,6 +48,7 @@ struct KeptRules {
   spec::Recompute recompute = spec::Recompute::none;
   bool again = true;      // with full: this layer is recomputed
   int element_bytes = 4;  // of activations
+  bool fuses_attention = true;
 };
 
 struct KeptLayer {
@@ -66,9 +68,12 @@ struct KeptHead {
   std::int64_t normed = 0;      // n x h
   std::int64_t statistics = 0;  // 3 n for each tensor-parallel rank: maximum, sum, logit of the label
   std::int64_t logits = 0;      // n x room for V / t
+  // Where the loss is not fused: copies of the logits.
+  std::int64_t probabilities = 0;
+  std::int64_t gradients = 0;
   std::int64_t bytes = 0;
 };
-KeptHead kept_of_head(const spec::Model& model, const Shard& shard, int element_bytes);
+KeptHead kept_of_head(const spec::Model& model, const Shard& shard, int element_bytes, bool fuses_loss = true);
 
 // There for the whole step, used by one layer after another.
 struct Workspace {
@@ -79,9 +84,10 @@ struct Workspace {
   std::int64_t inward = 0;    // n x h: gradient of a norm's output
   std::int64_t outer = 0;     // gradients between the products of a segment: of the second one's input,
   std::int64_t inner = 0;     // and of the first one's output
+  std::int64_t scores = 0;    // n x sequence x heads / t: gradients of scores, where attention is not fused
   std::int64_t bytes = 0;
 };
-Workspace workspace_of(const spec::Model& model, const Shard& shard, int element_bytes);
+Workspace workspace_of(const spec::Model& model, const Shard& shard, int element_bytes, bool fuses_attention = true);
 
 // What a stage sends on and back.
 std::int64_t transfer_elements(const spec::Model& model, const Shard& shard);

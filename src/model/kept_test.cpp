@@ -131,6 +131,30 @@ TEST(Kept, WithSelectiveRecomputationIsWithoutWhatOnePassMakesAgain) {
   EXPECT_TRUE(kept_of_layer(model_of(false), shard_of(2, true), rules)[Kept::attention_in].stored);
 }
 
+TEST(Kept, WithScoresInMemoryHasThemInThePlaceOfTheirSums) {
+  const KeptRules rules{.fuses_attention = false};
+  const KeptLayer kept = kept_of_layer(model_of(false), shard_of(2, false), rules);
+  const auto sequence = static_cast<std::int64_t>(shard_of(2, false).sequence);
+  EXPECT_EQ(kept[Kept::log_sums].bytes, 0);
+  EXPECT_EQ(kept[Kept::shares].bytes, 20 * sequence * 2 * 4);  // 2 heads on each rank
+  EXPECT_TRUE(kept[Kept::shares].stored);
+  const KeptRules selective{.recompute = spec::Recompute::selective, .fuses_attention = false};
+  EXPECT_FALSE(kept_of_layer(model_of(false), shard_of(2, false), selective)[Kept::shares].stored);
+  const Workspace fused = workspace_of(model_of(false), shard_of(2, false), 4);
+  const Workspace space = workspace_of(model_of(false), shard_of(2, false), 4, false);
+  EXPECT_EQ(space.scores, fused.bytes);
+  EXPECT_EQ(space.bytes - fused.bytes, (kept[Kept::shares].bytes + 63) / 64 * 64);
+}
+
+TEST(KeptHead, InPlainPassesHasTwoCopiesOfTheLogits) {
+  const KeptHead fused = kept_of_head(model_of(false), shard_of(2, true), 4);
+  const KeptHead head = kept_of_head(model_of(false), shard_of(2, true), 4, false);
+  const std::int64_t logits = (20 * 31 * 4 + 63) / 64 * 64;
+  EXPECT_EQ(head.probabilities, fused.bytes);
+  EXPECT_EQ(head.gradients, fused.bytes + logits);
+  EXPECT_EQ(head.bytes, fused.bytes + 2 * logits);
+}
+
 TEST(Kept, StatisticsAreInFp32UnlessAllIsDouble) {
   EXPECT_EQ(kept_of_layer(model_of(false), shard_of(1, false), {.element_bytes = 2})[Kept::input_scale].bytes, 20 * 4);
   EXPECT_EQ(kept_of_layer(model_of(false), shard_of(1, false), {.element_bytes = 8})[Kept::input_scale].bytes, 20 * 8);

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "cluster/topology.hpp"
-#include "plan/op_times.hpp"
+#include "plan/predict.hpp"
 #include "program/generate.hpp"
-#include "sim/step.hpp"
 
 namespace twinpod::plan {
 namespace {
@@ -16,18 +14,13 @@ Result<Finalist> simulated(const spec::Job& job, const Candidate& candidate, std
   own.cluster.devices = candidate.devices;
   const Result<program::Program> program = program::generate(own);
   if (!program) return tl::unexpected(program.error());
-  const Result<cluster::Graph> graph = cluster::build_graph(own.cluster);
-  if (!graph) return tl::unexpected(graph.error());
-  const sim::StepTimes times = op_times(own, *program);
-  sim::StepInput input{*program, times};
-  input.graph = &*graph;
-  input.routing = cluster::usual_routing(*graph);
-  const Result<sim::StepRun> run = sim::run_step(input);
-  if (!run) return tl::unexpected(run.error());
-  Finalist finalist{candidate, rank, run->step_s, "", 0};
-  if (!run->full_links.empty()) {
-    finalist.full_link = cluster::link_name(*graph, run->full_links.front().link);
-    finalist.full_s = run->full_links.front().full_s;
+  const Result<Prediction> predicted = predict_step(own, *program);
+  if (!predicted) return tl::unexpected(predicted.error());
+  const sim::StepRun& run = predicted->run;
+  Finalist finalist{candidate, rank, run.step_s, "", 0};
+  if (!run.full_links.empty()) {
+    finalist.full_link = cluster::link_name(predicted->graph, run.full_links.front().link);
+    finalist.full_s = run.full_links.front().full_s;
   }
   return finalist;
 }

@@ -151,7 +151,8 @@ namespace {
 void add_kept_buffers(const Scene& scene, Shape& shape, int index, LayerBuffers& buffers) {
   const Layer& layer = shape.layers[static_cast<std::size_t>(index)];
   const model::KeptRules rules{scene.job.layout.recompute, layer.recomputed,
-                               static_cast<int>(activation_bytes(scene.job))};
+                               static_cast<int>(activation_bytes(scene.job)),
+                               spec::fuses(scene.job.training.recipe, spec::Fusion::attention)};
   const model::KeptLayer kept = model::kept_of_layer(scene.job.model, scene.shard, rules);
   const auto add = [&](BufferKind kind, std::int64_t bytes) {
     return add_buffer(shape, kind, Segment::block, index, static_cast<double>(bytes));
@@ -202,9 +203,10 @@ ShapeBuffers add_buffers(Scene& scene, Shape& shape) {
   }
   if (shape.head) {
     const auto element = static_cast<int>(activation_bytes(job));
-    const double bytes = job.stack.executed
-                             ? static_cast<double>(model::kept_of_head(job.model, scene.shard, element).bytes)
-                             : model::head_activation_bytes(job.model, scene.shard, scene.rules);
+    const bool fuses_loss = spec::fuses(job.training.recipe, spec::Fusion::cross_entropy);
+    const double bytes =
+        job.stack.executed ? static_cast<double>(model::kept_of_head(job.model, scene.shard, element, fuses_loss).bytes)
+                           : model::head_activation_bytes(job.model, scene.shard, scene.rules);
     all.head.stored = add_buffer(shape, BufferKind::working, Segment::head, -1, bytes);
     add_shard_buffers(scene, shape, Segment::head, -1, gathered_of_head(scene), all.head);
   }

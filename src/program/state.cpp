@@ -152,7 +152,9 @@ std::vector<Buffer> residents(const spec::Job& job, const PieceParameters& rank)
   add(BufferKind::communication, communication_bytes(job, bytes, rank));
   if (job.stack.executed) {
     const auto element = static_cast<int>(activation_bytes(job));
-    add(BufferKind::working, static_cast<double>(model::workspace_of(job.model, model::shard_of(job), element).bytes));
+    const bool fuses_attention = spec::fuses(job.training.recipe, spec::Fusion::attention);
+    const model::Workspace space = model::workspace_of(job.model, model::shard_of(job), element, fuses_attention);
+    add(BufferKind::working, static_cast<double>(space.bytes));
   }
   add(BufferKind::runtime, job.stack.memory.runtime_bytes);
   return list;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/progress.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
@@ -23,6 +24,30 @@ double utilisation(const spec::Job& job, double seconds, double peak_flop_per_s)
 
 double most(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// 0: of nothing.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::size_t fullest_rank(const train::LoopResult& run) {
+  return static_cast<std::size_t>(std::max_element(run.peak_bytes.begin(), run.peak_bytes.end()) -
+                                  run.peak_bytes.begin());
+}
+
+// What the peak of the fullest rank is made of.
+Json memory_parts(const std::vector<program::BytesByKind>& by_rank, std::size_t rank) {
+  Json json = Json::object();
+  if (rank >= by_rank.size()) return json;
+  for (int kind = 0; kind < program::kNumBufferKinds; ++kind) {
+    json[fmt::format("{}_bytes", name_of(static_cast<program::BufferKind>(kind)))] =
+        by_rank[rank][static_cast<std::size_t>(kind)];
+  }
+  return json;
 }
 
 std::string layout_text(const spec::Job& job) {
@@ -57,6 +82,19 @@ void add_losses(const train::LoopResult& run, std::string& text) {
   text += table.text();
 }
 
+// Below the peak, what it is made of.
+void add_memory_parts(const train::LoopResult& run, Table& table) {
+  const std::size_t rank = fullest_rank(run);
+  if (rank >= run.peak_by_kind.size() || rank >= run.predicted_by_kind.size()) return;
+  for (std::size_t kind = 0; kind < run.peak_by_kind[rank].size(); ++kind) {
+    const double measured = run.peak_by_kind[rank][kind];
+    const double predicted = run.predicted_by_kind[rank][kind];
+    if (measured == 0 && predicted == 0) continue;
+    table.row({fmt::format("  {}", name_of(static_cast<program::BufferKind>(kind))), format_bytes(predicted),
+               format_bytes(measured), ""});
+  }
+}
+
 void add_results(const TrainView& view, std::string& text) {
   const double seconds = step_seconds(view.run);
   Table table({{""}, {"predicted", Align::right}, {"measured", Align::right}, {""}}, {.indent = 2});
@@ -70,9 +108,12 @@ void add_results(const TrainView& view, std::string& text) {
       fmt::format("{:.0f} tokens/s", step_tokens(view.job) / seconds), "");
   row("MFU", "", fmt::format("{:.1f} %", 100 * utilisation(view.job, seconds, view.peak_flop_per_s)),
       fmt::format("of {:.1f} GFLOP/s a rank, measured here", 1e-9 * view.peak_flop_per_s));
+  if (const double factor = scale_factor(view.run); factor > 0)
+    row("scale factor", "", fmt::format("{:.3f}", factor), "share of the ranks' time that is arithmetic");
   row("peak memory", format_bytes(most(view.run.predicted_bytes)), format_bytes(most(view.run.peak_bytes)),
       view.run.predicted_bytes == view.run.peak_bytes ? "the same, byte for byte, on every rank"
                                                       : "of the fullest rank");
+  add_memory_parts(view.run, table);
   row("final loss", "", fmt::format("{:.4f}", view.run.final_loss),
       view.run.evaluated ? "on text that was held out" : "of the last step");
   if (view.job.training.target_loss > 0) {
@@ -88,18 +129,30 @@ double step_seconds(const train::LoopResult& run) {
   std::vector<double> seconds;
   const std::size_t skipped = std::min<std::size_t>(run.steps.size() > 4 ? 2 : 0, run.steps.size());
   for (std::size_t i = skipped; i < run.steps.size(); ++i) seconds.push_back(run.steps[i].seconds);
-  if (seconds.empty()) return 0;
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
-  return seconds[seconds.size() / 2];
+  return median(seconds);
 }
 
-std::string progress_text(const spec::Job& job, const train::StepNote& note, double peak_flop_per_s) {
-  const int left = note.steps - note.step - 1;
-  std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.1f} k tokens/s", note.step + 1, note.steps, note.loss,
-                                 1e-3 * step_tokens(job) / note.seconds);
-  if (peak_flop_per_s > 0) text += fmt::format("  MFU {:.0f} %", 100 * utilisation(job, note.seconds, peak_flop_per_s));
-  if (note.evaluation_loss > 0) text += fmt::format("  evaluation {:.4f}", note.evaluation_loss);
-  return text + fmt::format("  {} left", format_seconds(note.elapsed_s / (note.step + 1) * left));
+double scale_factor(const train::LoopResult& run) {
+  std::vector<double> factors;
+  for (const train::StepNote& note : run.steps) {
+    const double last = factors.empty() ? 0 : factors.back();
+    if (note.scale_factor > 0 && note.scale_factor != last) factors.push_back(note.scale_factor);
+  }
+  return median(factors);
+}
+
+std::string progress_text(const ProgressView& view) {
+  const train::StepNote& note = view.note;
+  const auto done = static_cast<std::size_t>(note.step) + 1;
+  std::string text = progress_line("train", done, static_cast<std::size_t>(note.steps));
+  text += fmt::format("  step {}/{}  loss {:.3f}", done, note.steps, note.loss);
+  if (view.evaluation_loss > 0) text += fmt::format("  evaluation {:.3f}", view.evaluation_loss);
+  text += fmt::format("  {:.1f} k tokens/s", 1e-3 * step_tokens(view.job) / view.step_s);
+  if (view.peak_flop_per_s > 0)
+    text += fmt::format("  MFU {:.0f} %", 100 * utilisation(view.job, view.step_s, view.peak_flop_per_s));
+  if (note.scale_factor > 0) text += fmt::format("  scale factor {:.2f}", note.scale_factor);
+  const double left = note.elapsed_s / static_cast<double>(done) * (note.steps - static_cast<double>(done));
+  return text + fmt::format("  {} left", format_seconds(left));
 }
 
 std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
@@ -110,6 +163,7 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
                {"step_time_s", note.seconds},
                {"elapsed_s", note.elapsed_s},
                {"tokens_per_s", step_tokens(job) / note.seconds}};
+  if (note.scale_factor > 0) json["scale_factor"] = note.scale_factor;
   if (note.evaluation_loss > 0) json["evaluation_loss"] = note.evaluation_loss;
   return json.dump() + "\n";
 }
@@ -152,11 +206,15 @@ std::string train_json(const TrainView& view) {
   }
   json["tokens_per_s"] = seconds > 0 ? step_tokens(job) / seconds : 0;
   json["mfu"] = utilisation(job, seconds, view.peak_flop_per_s);
+  const double factor = scale_factor(view.run);
+  json["scale_factor"] = factor > 0 ? Json(factor) : Json(nullptr);
   json["peak_flop_per_s"] = view.peak_flop_per_s;
   json["step_time_s"] = seconds;
   json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
   json["peak_memory_bytes"] = most(view.run.peak_bytes);
   json["predicted_peak_memory_bytes"] = most(view.run.predicted_bytes);
+  json["peak_memory_parts"] = memory_parts(view.run.peak_by_kind, fullest_rank(view.run));
+  json["predicted_peak_memory_parts"] = memory_parts(view.run.predicted_by_kind, fullest_rank(view.run));
   json["peak_memory_bytes_by_rank"] = view.run.peak_bytes;
   json["predicted_peak_memory_bytes_by_rank"] = view.run.predicted_bytes;
   json["time_to_target_s"] = view.run.time_to_target_s > 0 ? Json(view.run.time_to_target_s) : Json(nullptr);

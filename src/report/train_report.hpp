@@ -28,8 +28,20 @@ double step_seconds(const train::LoopResult& run);
 std::string train_text(const TrainView& view);
 std::string train_json(const TrainView& view);
 
-// One line of progress: "step 120/500  loss 2.314  45.1 k tokens/s  MFU 71 %  2 min left".
-std::string progress_text(const spec::Job& job, const train::StepNote& note, double peak_flop_per_s);
+struct ProgressView {
+  const spec::Job& job;
+  const train::StepNote& note;
+  double step_s = 0;           // of a step, on average over the last
+  double evaluation_loss = 0;  // the last; 0: not evaluated yet
+  double peak_flop_per_s = 0;
+};
+
+// Median of the steps that were measured; 0: of none.
+double scale_factor(const train::LoopResult& run);
+
+// One line of progress: "train  [########------------]  40 %  step 120/300  loss 2.31  evaluation 2.40
+// 45.1 k tokens/s  MFU 71 %  scale factor 0.95  2 min left".
+std::string progress_text(const ProgressView& view);
 // One line of metrics, JSON.
 std::string metrics_line(const spec::Job& job, const train::StepNote& note);
 

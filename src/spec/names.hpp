@@ -75,6 +75,14 @@ inline constexpr NameTable<RateDecay, 4> kRateDecayNames{{{"constant", RateDecay
                                                           {"cosine", RateDecay::cosine},
                                                           {"wsd", RateDecay::wsd}}};
 
+inline constexpr NameTable<Fusion, 7> kFusionNames{{{"bias_gelu", Fusion::bias_gelu},
+                                                    {"residual_norm", Fusion::residual_norm},
+                                                    {"cross_entropy", Fusion::cross_entropy},
+                                                    {"attention", Fusion::attention},
+                                                    {"rotary", Fusion::rotary},
+                                                    {"optimizer", Fusion::optimizer},
+                                                    {"all", Fusion::all}}};
+
 inline constexpr NameTable<Origin, 5> kOriginNames{{{"user", Origin::user},
                                                     {"measured", Origin::measured},
                                                     {"vendor_sheet", Origin::vendor_sheet},

@@ -16,6 +16,9 @@
 
 namespace twinpod::spec {
 
+// Tokens of a step where nobody says how many: what most large runs of the literature come near to.
+inline constexpr double kDefaultStepTokens = 4e6;
+
 // Of a job that names none: the one that most published runs of such a device used.
 std::string_view default_stack(const Device& device);
 

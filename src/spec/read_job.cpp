@@ -12,7 +12,6 @@
 namespace twinpod::spec {
 namespace {
 
-constexpr double kDefaultStepTokens = 4e6;  // what most large runs of the literature come near to
 
 // `schedule: {file: mine.csv}`, or `schedule: mine.csv` as the command line says it; empty: a schedule with a name.
 std::string schedule_file(const Node& layout) {
@@ -51,6 +50,9 @@ void read_recipe(Reader& reader, Recipe& recipe) {
   reader.quantity("beta2", recipe.beta2, Quantity::number, 0, 0.9999999);
   reader.quantity("epsilon", recipe.epsilon, Quantity::number, 0, 1);
   reader.quantity("momentum", recipe.momentum, Quantity::number, 0, 0.999999);
+  reader.quantity("dropout", recipe.dropout, Quantity::fraction, 0, 0.99);
+  reader.quantity("attention_dropout", recipe.attention_dropout, Quantity::fraction, 0, 0.99);
+  reader.choices("unfused", recipe.unfused, kFusionNames);
   reader.count("seed", recipe.seed, 0, kMostSteps);
   reader.count("evaluate_every", recipe.evaluate_every, 0, kMostSteps);
   reader.count("evaluation_batches", recipe.evaluation_batches, 1, kMostSteps);

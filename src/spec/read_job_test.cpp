@@ -75,6 +75,22 @@ TEST(ReadJob, EveryKeyOfTheTrainingIsRead) {
   EXPECT_EQ(t.bytes_per_token, 4);
 }
 
+TEST(ReadJob, DropoutAndFusionsThatAreOffAreRead) {
+  const Recipe recipe =
+      accepted("training: {dropout: 10%, attention_dropout: 0.2, unfused: [attention, optimizer]}").training.recipe;
+  EXPECT_DOUBLE_EQ(recipe.dropout, 0.1);
+  EXPECT_DOUBLE_EQ(recipe.attention_dropout, 0.2);
+  EXPECT_FALSE(fuses(recipe, Fusion::attention));
+  EXPECT_FALSE(fuses(recipe, Fusion::optimizer));
+  EXPECT_TRUE(fuses(recipe, Fusion::bias_gelu));
+  const Recipe none = accepted("training: {unfused: [all]}").training.recipe;
+  EXPECT_FALSE(fuses(none, Fusion::bias_gelu));
+  EXPECT_FALSE(fuses(none, Fusion::rotary));
+  EXPECT_NE(refused("training: {unfused: [atention]}").message.find("bias_gelu, residual_norm, cross_entropy"),
+            std::string::npos);
+  EXPECT_NE(refused("training: {dropout: 1}").message, "");
+}
+
 TEST(ReadJob, DefaultBatchIsTheMultipleNearestToFourMillionTokens) {
   // 4e6 / 128 = 31250 sequences; 64 ranks of 1 share 31232 (488 each), which is nearer than 31296.
   EXPECT_EQ(accepted("").training.global_batch, 31232);

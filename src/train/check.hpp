@@ -9,8 +9,9 @@ namespace twinpod::train {
 // Refuses models and layouts that have no kernels here, naming the nearest that has.
 Result<void> check(const spec::Job& job);
 
-// The job as it is run. Dropout is off. A pipeline would gather and scatter for every micro-batch with ZeRO 2 and 3, so
-// it keeps parameters and gradients whole and shards the optimizer's state only.
+// The job as it is run. Dropout is as training.dropout says, whatever the model's key: that is for software which
+// stores masks. A pipeline would gather and scatter for every micro-batch with ZeRO 2 and 3, so it keeps parameters and
+// gradients whole and shards the optimizer's state only.
 spec::Job as_executed(spec::Job job);
 
 }  // namespace twinpod::train

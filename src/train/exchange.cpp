@@ -97,11 +97,6 @@ Result<void> begin_call(Rank<T>& rank, const PlacedOp& op, comm::Communicator& g
   return {};
 }
 
-template <typename T>
-const std::vector<Piece>& chunk_of(Rank<T>& rank, const Place& place) {
-  return rank.pieces.chunks[static_cast<std::size_t>(place.chunk)];
-}
-
 // A piece and, behind the head's own, the embedding's when its table is tied.
 template <typename T>
 std::vector<const Piece*> sharded_pieces(Rank<T>& rank, const PlacedOp& op, const Place& place) {
@@ -248,9 +243,11 @@ Result<void> send_on(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   if (const Result<void> free = rank.sending[slot].wait(); !free) return free;
   const std::int64_t count = rank.sizes.rows * rank.sizes.hidden;
   T* out = rank.transfers[slot];
-  std::copy_n(back ? rank.space(rank.places.gradient) : rank.flow.stream, count, out);
-  if (!back && rank.flow.delta != nullptr) kernel::add<T>(count, out, rank.flow.delta);
-  if (!back && rank.flow.bias != nullptr) kernel::add_bias<T>(rank.sizes.rows, rank.sizes.hidden, out, rank.flow.bias);
+  if (back) {
+    std::copy_n(rank.space(rank.places.gradient), count, out);
+  } else {
+    write_stream(rank, out);
+  }
   Result<comm::Handle> handle = comm::start_send(rank.world, out, static_cast<std::size_t>(count) * sizeof(T),
                                                  program::peer_rank(rank.program, op, rank.rank),
                                                  tag_of(rank, place.chunk, place.micro_batch, back));

@@ -22,11 +22,6 @@ using program::Segment;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-template <typename T>
-const std::vector<Piece>& chunk_of(Rank<T>& rank, const Place& place) {
-  return rank.pieces.chunks[at(place.chunk)];
-}
-
 // Gathered parameters of a piece, or its gradients before they are scattered. Those of a tied table lie behind the
 // head's own.
 template <typename T>
@@ -52,7 +47,7 @@ void create(Rank<T>& rank, const PlacedOp& op, int index, const Place& place) {
   const Buffer& buffer = shape.buffers[at(index)];
   // Tests train in double, whose Programs speak of fp32.
   const double times = sizeof(T) == sizeof(double) ? 2 : 1;
-  void* memory = rank.memory.take(static_cast<std::int64_t>(buffer.bytes * times));
+  void* memory = rank.memory.take(static_cast<std::int64_t>(buffer.bytes * times), buffer.kind);
   rank.buffers[{place.key(), index}] = memory;
   if (buffer.kind == BufferKind::communication) return set_communication(rank, op, buffer, place, memory);
   if (place.chunk < 0) return;
@@ -96,8 +91,6 @@ Result<void> wait_for_all(Rank<T>& rank) {
   rank.unfinished.clear();
   return {};
 }
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 template <typename T>
 Result<void> run_op(Rank<T>& rank, const PlacedOp& op, const Place& place) {
@@ -166,6 +159,7 @@ void clear_gradients(Rank<T>& rank) {
 template <typename T>
 void begin_step(Rank<T>& rank) {
   rank.passes.clear();
+  rank.drops = false;
   rank.loss_sum = 0;
   rank.reduced[0] = rank.reduced[1] = 0;
   rank.result = {};
@@ -184,6 +178,7 @@ template <typename T>
 Result<StepResult> run_step(Rank<T>& rank, const StepSettings& settings) {
   rank.settings = settings;
   begin_step(rank);
+  rank.drops = true;
   clear_gradients(rank);
   const auto instances = static_cast<int>(rank.program.kinds[at(rank.kind)].instances.size());
   for (int i = 0; i < instances; ++i) {

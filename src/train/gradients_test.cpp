@@ -55,9 +55,21 @@ Tensors unit(Tensors direction) {
   return direction;
 }
 
+using Loss = Result<double> (*)(Rank<double>&);
+
+// Of the first step, with all that it drops.
+Result<double> loss_of_step(Rank<double>& rank) {
+  StepSettings settings;
+  settings.adamw.rate = 0;
+  const Result<StepResult> done = run_step(rank, settings);
+  if (!done) return tl::unexpected(done.error());
+  return done->loss;
+}
+
 // The slope of the loss in a direction, by four points: the error goes with the fourth power of their distance.
-Result<double> slope(Rank<double>& rank, const std::vector<double>& base, const Tensors& direction) {
-  constexpr double kDistance = 1e-3;
+Result<double> slope(Rank<double>& rank, const std::vector<double>& base, const Tensors& direction,
+                     Loss loss_of = evaluate<double>) {
+  constexpr double kDistance = 2.5e-4;
   constexpr std::pair<double, double> kPoints[] = {{-2, 1}, {-1, -8}, {1, 8}, {2, -1}};
   double sum = 0;
   const auto place_at = [&](double distance) {
@@ -69,7 +81,7 @@ Result<double> slope(Rank<double>& rank, const std::vector<double>& base, const 
   };
   for (const auto& [steps, weight] : kPoints) {
     place_at(steps * kDistance);
-    const Result<double> loss = evaluate(rank);
+    const Result<double> loss = loss_of(rank);
     if (!loss) return loss;
     sum += weight * *loss;
   }
@@ -198,6 +210,63 @@ TEST(Gradients, AreTheSlopesOfTheLossThatALayoutEvaluates) {
         EXPECT_NEAR(dot(direction, gradients), *found, 1e-10 * std::sqrt(dot(gradients, gradients)));
         return {};
       });
+    }
+  }
+}
+
+// ---- dropout ----
+
+spec::Job with_dropout(spec::Job job) {
+  job.training.recipe.dropout = 0.2;
+  job.training.recipe.attention_dropout = 0.3;
+  return job;
+}
+
+TEST(Gradients, WithDropoutAreTheSlopesOfTheStepsLoss) {
+  for (const auto& [name, plain] : models()) {
+    SCOPED_TRACE(name);
+    const spec::Job job = with_dropout(plain);
+    const Tensors gradients = gradients_of<double>(job);
+    const Tensors own = unit(gradients);
+    const Tensors other = unit(random_directions(job.model, 3));
+    on_ranks<double>(job, [&](Rank<double>& rank) -> Result<void> {
+      for (const Tensors& direction : {own, other}) {
+        const Result<double> found = slope(rank, parameters_of(rank), direction, loss_of_step);
+        if (!found) return tl::unexpected(found.error());
+        EXPECT_NEAR(dot(direction, gradients), *found, 1e-9 * std::sqrt(dot(gradients, gradients)));
+      }
+      return {};
+    });
+  }
+}
+
+TEST(Gradients, WithDropoutAreTheSameInAnyLayout) {
+  for (const bool llama : {false, true}) {
+    const spec::Job job = with_dropout(tiny_job(llama));
+    const Tensors expected = gradients_of<double>(job);
+    EXPECT_GT(apart(gradients_of<double>(tiny_job(llama)).at("embedding.tokens"), expected.at("embedding.tokens")),
+              0.1);
+    for (const Case& one : kCases) {
+      if (llama && one.tp > 2) continue;
+      SCOPED_TRACE(fmt::format("{}, {}", llama ? "llama" : "gpt", text_of(one)));
+      const Tensors found = gradients_of<double>(with_layout(job, one));
+      for (const auto& [tensor, values] : expected) EXPECT_LT(apart(found.at(tensor), values), 1e-13) << tensor;
+    }
+  }
+}
+
+// ---- in plain passes ----
+
+TEST(Gradients, WithoutFusionsAreTheSame) {
+  for (const auto& [name, plain] : models()) {
+    for (const bool drops : {false, true}) {
+      SCOPED_TRACE(name);
+      const spec::Job job = drops ? with_dropout(plain) : plain;
+      spec::Job unfused = job;
+      unfused.training.recipe.unfused = {spec::Fusion::all};
+      const Tensors expected = gradients_of<double>(job);
+      const Tensors found = gradients_of<double>(unfused);
+      for (const auto& [tensor, values] : expected) EXPECT_LT(apart(found.at(tensor), values), 1e-13) << tensor;
     }
   }
 }

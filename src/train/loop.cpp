@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/half.hpp"
 #include "data/prefetch.hpp"
@@ -11,13 +12,13 @@
 #include "kernel/processor.hpp"
 #include "kernel/product.hpp"
 #include "program/check.hpp"
+#include "train/agree.hpp"
+#include "train/loop_timeline.hpp"
 #include "train/rank.hpp"
 #include "train/rate.hpp"
 
 namespace twinpod::train {
 namespace {
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 StepSettings settings_of(const spec::Job& job, int step, int steps) {
   const spec::Recipe& recipe = job.training.recipe;
@@ -50,70 +51,32 @@ Result<void> read_evaluation(Rank<T>& rank, const data::Samples& samples, int ba
   return {};
 }
 
-template <typename T>
-Result<double> evaluate_all(Rank<T>& rank, const data::Samples& samples) {
-  const std::int64_t whole = std::max<std::int64_t>(1, samples.num_evaluation / samples.settings.global_batch);
-  const auto batches = static_cast<int>(std::min<std::int64_t>(rank.job.training.recipe.evaluation_batches, whole));
-  double sum = 0;
-  for (int batch = 0; batch < batches; ++batch) {
-    if (Result<void> read = read_evaluation(rank, samples, batch); !read) return tl::unexpected(read.error());
-    const Result<double> loss = evaluate(rank);
-    if (!loss) return loss;
-    sum += *loss;
+Result<std::vector<program::BytesByKind>> gather_by_kind(comm::Communicator& world, const program::BytesByKind& own) {
+  std::vector<program::BytesByKind> all(static_cast<std::size_t>(comm::size_of(world)));
+  for (std::size_t kind = 0; kind < own.size(); ++kind) {
+    const Result<std::vector<double>> one = gather(world, own[kind]);
+    if (!one) return tl::unexpected(one.error());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) all[rank][kind] = (*one)[rank];
   }
-  return sum / batches;
-}
-
-// One number of every rank.
-Result<std::vector<double>> gather(comm::Communicator& world, double own) {
-  std::vector<double> all(static_cast<std::size_t>(comm::size_of(world)), own);
-  if (all.size() == 1) return all;
-  const comm::Call call{
-      .verb = comm::Verb::all_gather, .input = &own, .output = all.data(), .count = 1, .type = comm::ElementType::f64};
-  if (Result<void> done = comm::run(world, call); !done) return tl::unexpected(done.error());
   return all;
 }
 
-// Ranks other than 0 send what they recorded.
+// Peak memory of every rank, allocated beside predicted.
 template <typename T>
-Result<void> gather_timeline(Rank<T>& rank, double step_s, program::Timeline& timeline) {
-  constexpr int kTag = comm::kMaxTag - 1;
-  const auto begin = std::chrono::duration<double>(rank.begin.time_since_epoch()).count();
-  const Result<std::vector<double>> begins = gather(rank.world, begin);
-  if (!begins) return tl::unexpected(begins.error());
-  if (rank.rank != 0) {
-    const std::size_t bytes = rank.timeline.ops.size() * sizeof(program::OpSpan);
-    return comm::send(rank.world, rank.timeline.ops.data(), bytes, 0, kTag);
-  }
-  timeline.ranks = {rank.timeline};
-  for (int other = 1; other < comm::size_of(rank.world); ++other) {
-    program::RankTimeline one{other, 1, program::kind_of_rank(rank.program, other), {}};
-    std::size_t ops = 0;
-    program::for_each_op(rank.program, one.kind, [&](const program::PlacedOp&) { ++ops; });
-    one.ops.resize(ops);
-    const Result<std::size_t> got =
-        comm::receive(rank.world, one.ops.data(), ops * sizeof(program::OpSpan), other, kTag);
-    if (!got) return tl::unexpected(got.error());
-    // Clocks of one host are the same; those of others start with the step.
-    const double later = (*begins)[static_cast<std::size_t>(other)] - begin;
-    for (program::OpSpan& span : one.ops) {
-      if (std::abs(later) > step_s) break;
-      span.start_s += later;
-      span.release_s += later;
-      span.end_s += later;
-    }
-    timeline.ranks.push_back(std::move(one));
-  }
-  double first = 0;
-  for (const program::RankTimeline& one : timeline.ranks) first = std::min(first, one.ops.front().start_s);
-  for (program::RankTimeline& one : timeline.ranks) {
-    for (program::OpSpan& span : one.ops) {
-      span.start_s -= first;
-      span.release_s -= first;
-      span.end_s -= first;
-      timeline.step_s = std::max(timeline.step_s, span.end_s);
-    }
-  }
+Result<void> gather_memory(Rank<T>& rank, LoopResult& result) {
+  const program::MemoryOverTime predicted = program::memory_of(rank.program, rank.kind);
+  Result<std::vector<double>> peaks = gather(rank.world, static_cast<double>(rank.memory.peak_bytes()));
+  if (!peaks) return tl::unexpected(peaks.error());
+  Result<std::vector<double>> predictions = gather(rank.world, predicted.peak_bytes);
+  if (!predictions) return tl::unexpected(predictions.error());
+  Result<std::vector<program::BytesByKind>> parts = gather_by_kind(rank.world, rank.memory.at_peak());
+  if (!parts) return tl::unexpected(parts.error());
+  Result<std::vector<program::BytesByKind>> predicted_parts = gather_by_kind(rank.world, predicted.at_peak);
+  if (!predicted_parts) return tl::unexpected(predicted_parts.error());
+  result.peak_bytes = std::move(*peaks);
+  result.predicted_bytes = std::move(*predictions);
+  result.peak_by_kind = std::move(*parts);
+  result.predicted_by_kind = std::move(*predicted_parts);
   return {};
 }
 
@@ -128,24 +91,141 @@ bool reaches(const LoopResult& result, double target) {
   return sum / kLast <= target;
 }
 
+// Samples with their place in the data: "807 (document 3, token 103296), 12 (...) and 14 more".
+std::string samples_text(const data::Samples& samples, int step) {
+  constexpr std::int64_t kNamed = 3;
+  const std::int64_t batch = samples.settings.global_batch;
+  std::string text;
+  for (std::int64_t i = 0; i < std::min(kNamed, batch); ++i) {
+    const std::int64_t number = data::global_sample_number(samples, step, i);
+    const std::int64_t token = data::first_token(samples, number);
+    text += fmt::format("{}{} (document {}, token {})", i == 0 ? "" : ", ", number,
+                        data::document_of(*samples.data, token), token);
+  }
+  return batch > kNamed ? text + fmt::format(" and {} more", batch - kNamed) : text;
+}
+
+// A run in the middle of it.
 template <typename T>
-Result<StepNote> one_step(Rank<T>& rank, data::Prefetcher& prefetcher, data::Batch& batch, const LoopSettings& settings,
-                          int step) {
-  if (Result<void> read = prefetcher.next(batch); !read) return tl::unexpected(read.error());
-  std::copy(batch.tokens.begin(), batch.tokens.end(), rank.tokens.begin());
-  std::copy(batch.labels.begin(), batch.labels.end(), rank.labels.begin());
-  StepSettings own = settings_of(rank.job, step, settings.steps);
-  own.record = step == settings.record_step;
+struct Run {
+  Rank<T>& rank;
+  const data::Samples& samples;
+  const LoopSettings& settings;
+  data::Prefetcher prefetcher{samples, rank.dp_rank, 0};
+  data::Batch batch = {};
+  double scale_factor = 0;
+  LoopResult result = {};
+};
+
+// An error that every rank has ends the run without being a failure of it.
+template <typename T>
+tl::unexpected<Error> refuse(Run<T>& run, const Error& error) {
+  run.result.refused = error;
+  return tl::unexpected(error);
+}
+
+// Of data that this rank read. Ranks that share a copy of the data find the same, so with one copy nobody asks.
+template <typename T>
+Result<void> all_have_read(Run<T>& run, const Result<void>& read) {
+  if (run.samples.settings.data_parallel == 1) return read ? read : refuse(run, read.error());
+  const Result<std::optional<Error>> refused = agree(run.rank.world, read);
+  if (!refused) return tl::unexpected(refused.error());
+  if (*refused) return refuse(run, **refused);
+  return {};
+}
+
+template <typename T>
+Result<double> evaluate_all(Run<T>& run, int step) {
+  const data::Samples& samples = run.samples;
+  const std::int64_t whole = std::max<std::int64_t>(1, samples.num_evaluation / samples.settings.global_batch);
+  const int most = run.rank.job.training.recipe.evaluation_batches;
+  const auto batches = static_cast<int>(std::min<std::int64_t>(most, whole));
+  double sum = 0;
+  for (int batch = 0; batch < batches; ++batch) {
+    Result<void> read = read_evaluation(run.rank, samples, batch);
+    if (!read) read.error().message = fmt::format("evaluation behind step {}: {}", step + 1, read.error().message);
+    if (Result<void> done = all_have_read(run, read); !done) return tl::unexpected(done.error());
+    const Result<double> loss = evaluate(run.rank);
+    if (!loss) return loss;
+    sum += *loss;
+  }
+  return sum / batches;
+}
+
+// Communication, waiting and what only one of several ranks does are the rest.
+template <typename T>
+Result<void> measure_scale(Run<T>& run, double step_s) {
+  const program::Timeline own{step_s, {run.rank.timeline}};
+  const double seconds = arithmetic_seconds(run.rank.job, run.rank.program, own);
+  const Result<std::vector<double>> all = gather(run.rank.world, seconds);
+  if (!all) return tl::unexpected(all.error());
+  const double sum = std::accumulate(all->begin(), all->end(), 0.0);
+  run.scale_factor = sum / (static_cast<double>(all->size()) * step_s);
+  return {};
+}
+
+template <typename T>
+Result<StepNote> one_step(Run<T>& run, int step) {
+  constexpr int kScaleEvery = 8;
+  constexpr int kScaleFirst = 3;
+  Rank<T>& rank = run.rank;
+  const Result<void> read = run.prefetcher.next(run.batch);
+  if (Result<void> all = all_have_read(run, read); !all) return tl::unexpected(all.error());
+  std::copy(run.batch.tokens.begin(), run.batch.tokens.end(), rank.tokens.begin());
+  std::copy(run.batch.labels.begin(), run.batch.labels.end(), rank.labels.begin());
+  StepSettings own = settings_of(rank.job, step, run.settings.steps);
+  const bool measures_scale = step % kScaleEvery == kScaleFirst;
+  own.record = step == run.settings.record_step || measures_scale;
   const Result<StepResult> done = run_step(rank, own);
   if (!done) return tl::unexpected(done.error());
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
-    return infeasible(fmt::format("train: step {}: the loss is {}, the norm of the gradients {}", step, done->loss,
-                                  done->gradient_norm),
-                      "a lower learning rate, a warm-up, or clip 1");
+    return refuse(run,
+                  infeasible(fmt::format("train: step {}: the loss is {}, the norm of the gradients {}; samples {}",
+                                         step + 1, done->loss, done->gradient_norm, samples_text(run.samples, step)),
+                             "a lower learning rate, a warm-up, or clip 1")
+                      .value());
   }
-  return StepNote{
-      step,         settings.steps, done->loss, own.sgd ? own.momentum.rate : own.adamw.rate, done->gradient_norm,
-      done->seconds};
+  if (measures_scale) {
+    if (Result<void> scale = measure_scale(run, done->seconds); !scale) return tl::unexpected(scale.error());
+  }
+  if (step == run.settings.record_step) {
+    const Result<void> got = gather_timeline(rank, done->seconds, run.result.timeline);
+    if (!got) return tl::unexpected(got.error());
+  }
+  StepNote note{step, run.settings.steps, done->loss, own.sgd ? own.momentum.rate : own.adamw.rate};
+  note.gradient_norm = done->gradient_norm;
+  note.seconds = done->seconds;
+  note.scale_factor = run.scale_factor;
+  return note;
+}
+
+// Until the end, the target, or an error.
+template <typename T>
+Result<void> run_steps(Run<T>& run) {
+  LoopResult& result = run.result;
+  const spec::Training& training = run.rank.job.training;
+  const int every = training.recipe.evaluate_every;
+  const Clock::time_point begin = Clock::now();
+  for (int step = 0; step < run.settings.steps; ++step) {
+    Result<StepNote> note = one_step(run, step);
+    if (!note) return tl::unexpected(note.error());
+    const bool last = step + 1 == run.settings.steps;
+    if (run.samples.num_evaluation > 0 && (last || (every > 0 && (step + 1) % every == 0))) {
+      const Result<double> loss = evaluate_all(run, step);
+      if (!loss) return tl::unexpected(loss.error());
+      note->evaluation_loss = *loss;
+      result.evaluated = true;
+    }
+    note->elapsed_s = seconds_since(begin);
+    result.steps.push_back(*note);
+    if (run.rank.rank == 0 && run.settings.note) run.settings.note(*note);
+    if (reaches(result, training.target_loss)) {
+      result.time_to_target_s = note->elapsed_s;
+      break;
+    }
+  }
+  result.seconds = seconds_since(begin);
+  return {};
 }
 
 }  // namespace
@@ -167,43 +247,16 @@ Result<LoopResult> run_loop(const spec::Job& job, const program::Program& progra
   Rank<T> rank(job, program, world);
   if (Result<void> ready = set_up(rank, static_cast<std::uint64_t>(job.training.recipe.seed)); !ready)
     return tl::unexpected(ready.error());
-  data::Prefetcher prefetcher(samples, rank.dp_rank, 0);
-  data::Batch batch;
-  LoopResult result;
-  const Clock::time_point begin = Clock::now();
-  const int every = job.training.recipe.evaluate_every;
-  for (int step = 0; step < settings.steps; ++step) {
-    Result<StepNote> note = one_step(rank, prefetcher, batch, settings, step);
-    if (!note) return tl::unexpected(note.error());
-    if (step == settings.record_step) {
-      const Result<void> got = gather_timeline(rank, note->seconds, result.timeline);
-      if (!got) return tl::unexpected(got.error());
-    }
-    const bool last = step + 1 == settings.steps;
-    if (samples.num_evaluation > 0 && (last || (every > 0 && (step + 1) % every == 0))) {
-      const Result<double> loss = evaluate_all(rank, samples);
-      if (!loss) return tl::unexpected(loss.error());
-      note->evaluation_loss = *loss;
-      result.evaluated = true;
-    }
-    note->elapsed_s = seconds_since(begin);
-    result.steps.push_back(*note);
-    if (rank.rank == 0 && settings.note) settings.note(*note);
-    if (reaches(result, job.training.target_loss)) {
-      result.time_to_target_s = note->elapsed_s;
-      break;
-    }
-  }
-  result.seconds = seconds_since(begin);
+  Run<T> run{rank, samples, settings};
+  const Result<void> done = run_steps(run);
+  LoopResult& result = run.result;
+  if (result.refused) return std::move(result);
+  if (!done) return tl::unexpected(done.error());
   const StepNote& last = result.steps.back();
   result.final_loss = last.evaluation_loss > 0 ? last.evaluation_loss : last.loss;
-  const Result<std::vector<double>> peaks = gather(world, static_cast<double>(rank.memory.peak_bytes()));
-  if (!peaks) return tl::unexpected(peaks.error());
-  const Result<std::vector<double>> predicted = gather(world, program::memory_of(program, rank.kind).peak_bytes);
-  if (!predicted) return tl::unexpected(predicted.error());
-  result.peak_bytes = *peaks;
-  result.predicted_bytes = *predicted;
-  return result;
+  if (Result<void> gathered = gather_memory(rank, result); !gathered) return tl::unexpected(gathered.error());
+  result.record_step = settings.record_step;
+  return std::move(result);
 }
 
 Result<double> measured_peak(comm::Communicator& world, spec::Precision precision) {

@@ -3,16 +3,19 @@
 //     Result<LoopResult> run = run_loop<float>(job, program, world, samples, {.steps = 200});
 //     run->losses.back(); run->time_to_target_s
 //
-// Every rank calls it with the same job. All of them come to the same losses, so all stop at the same step.
+// Every rank calls it with the same job. All of them come to the same losses, so all stop at the same step. Data that
+// cannot be trained on and losses that are not finite end it on all ranks too: `refused` says why.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "data/samples.hpp"
+#include "program/check.hpp"
 #include "program/program.hpp"
 #include "program/timeline.hpp"
 #include "spec/job.hpp"
@@ -28,6 +31,7 @@ struct StepNote {
   double seconds = 0;          // of this step
   double elapsed_s = 0;        // of all
   double evaluation_loss = 0;  // 0: not evaluated behind this step
+  double scale_factor = 0;     // share of the ranks' time that is arithmetic; of every eighth step, 0: of no step yet
 };
 
 struct LoopSettings {
@@ -39,13 +43,18 @@ struct LoopSettings {
 
 struct LoopResult {
   std::vector<StepNote> steps;
+  std::optional<Error> refused;  // the same on every rank; what stands below is not there then
   double seconds = 0;            // from the first step's start to the last one's end, evaluation included
   double time_to_target_s = -1;  // -1: not reached, or no target
   double final_loss = 0;         // of the evaluation part at the end; without one, of the last step
   bool evaluated = false;
   std::vector<double> peak_bytes;       // by rank
   std::vector<double> predicted_bytes;  // by rank
-  program::Timeline timeline;           // on rank 0
+  // The parts of both peaks, by rank.
+  std::vector<program::BytesByKind> peak_by_kind;
+  std::vector<program::BytesByKind> predicted_by_kind;
+  program::Timeline timeline;  // on rank 0
+  int record_step = -1;        // whose it is
 };
 
 // Steps that the recipe asks for.

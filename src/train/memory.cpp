@@ -37,29 +37,34 @@ Memory::~Memory() {
   for (const auto& [memory, area] : areas_) munmap(memory, area.mapped);
 }
 
-void Memory::count(std::int64_t bytes) {
+void Memory::count(std::int64_t bytes, program::BufferKind kind) {
   live_ += bytes;
-  peak_ = std::max(peak_, live_);
+  by_kind_[static_cast<std::size_t>(kind)] += static_cast<double>(bytes);
+  if (live_ <= peak_) return;
+  peak_ = live_;
+  at_peak_ = by_kind_;
 }
 
-void* Memory::take(std::int64_t bytes) {
-  count(bytes);
+void* Memory::take(std::int64_t bytes, program::BufferKind kind) {
+  count(bytes, kind);
   std::vector<void*>& unused = unused_[bytes];
   if (!unused.empty()) {
     void* memory = unused.back();
     unused.pop_back();
+    areas_.at(memory).kind = kind;
     return memory;
   }
-  Area area{bytes, 0};
+  Area area{bytes, 0, kind};
   void* memory = map_area(bytes, area.mapped);
   areas_[memory] = area;
   return memory;
 }
 
 void Memory::give(void* memory) {
-  const std::int64_t bytes = areas_.at(memory).bytes;
-  live_ -= bytes;
-  unused_[bytes].push_back(memory);
+  const Area& area = areas_.at(memory);
+  live_ -= area.bytes;
+  by_kind_[static_cast<std::size_t>(area.kind)] -= static_cast<double>(area.bytes);
+  unused_[area.bytes].push_back(memory);
 }
 
 }  // namespace twinpod::train

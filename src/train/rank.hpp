@@ -51,7 +51,6 @@ struct Owned {
 // A norm whose backward pass waits for the sum of its output's gradient.
 template <typename T>
 struct PendingNorm {
-  bool there = false;
   const T* input = nullptr;
   const Sum<T>* mean = nullptr;
   const Sum<T>* scale = nullptr;
@@ -63,12 +62,13 @@ struct PendingNorm {
 // Where a pass through a chunk stands.
 template <typename T>
 struct Flow {
-  T* stream = nullptr;       // the residual stream on this rank
-  const T* delta = nullptr;  // to be added to it
-  const T* bias = nullptr;   // likewise
-  bool normed = false;       // the segment's norm is done: its output had to be gathered
-  bool gathered = false;     // the gradient of the stream was gathered
-  bool scored = false;       // head: logits are there
+  T* stream = nullptr;      // the residual stream on this rank
+  T* delta = nullptr;       // to be added to it
+  const T* bias = nullptr;  // likewise
+  kernel::Dropout dropout;  // of both
+  bool normed = false;      // the segment's norm is done: its output had to be gathered
+  bool gathered = false;    // the gradient of the stream was gathered
+  bool scored = false;      // head: logits are there
   bool has_gradient = false;
   PendingNorm<T> norm;
 };
@@ -110,6 +110,10 @@ struct StepResult {
 
 using Clock = std::chrono::steady_clock;
 
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 template <typename T>
 struct Rank {
   Rank(const spec::Job& job_, const program::Program& program_, comm::Communicator& world_);
@@ -146,9 +150,13 @@ struct Rank {
   std::byte* workspace = nullptr;
   model::Workspace places;
   model::KeptHead head_places;
+  std::array<model::KeptLayer, 2> layer_places;  // of layers that are recomputed in full, and of the others
   std::byte* kernel_room = nullptr;
   Sum<T>* packed = nullptr;               // gradients of what every tensor-parallel rank holds
   T* bias = nullptr;                      // of a piece that is gone
+  T* turned = nullptr;                    // rotary positions in plain passes: heads with their pairs exchanged,
+  Sum<T>* angles = nullptr;               // cosines and sines
+  Sum<T>* scratch = nullptr;              // of the optimizer in plain passes
   std::array<T*, 4> transfers{};          // to the next stage, twice; back, twice
   std::array<comm::Handle, 4> sending{};  // from those
   std::array<int, 2> next_transfer{};
@@ -161,16 +169,18 @@ struct Rank {
 
   std::vector<std::int32_t> tokens;  // of the step, micro-batch by micro-batch
   std::vector<std::int32_t> labels;
+  std::uint64_t seed = 0;
+  bool drops = false;  // dropout is for steps, not for evaluation
   StepSettings settings;
   StepResult result;
   double loss_sum = 0;
-  std::vector<Sum<T>> losses;
   double reduced[2] = {0, 0};
   program::RankTimeline timeline;
   Clock::time_point begin;
 
   T* space(std::int64_t offset) { return reinterpret_cast<T*>(workspace + offset); }  // NOLINT: raw memory
   comm::Communicator* group(layout::Group which) { return groups[static_cast<std::size_t>(which)]; }
+  bool fuses(spec::Fusion fusion) const { return spec::fuses(job.training.recipe, fusion); }
   bool sequence_parallel() const { return job.layout.sequence_parallel && job.layout.tp > 1; }
 };
 
@@ -198,6 +208,11 @@ struct Place {
 };
 
 template <typename T>
+const std::vector<Piece>& chunk_of(const Rank<T>& rank, const Place& place) {
+  return rank.pieces.chunks[static_cast<std::size_t>(place.chunk)];
+}
+
+template <typename T>
 T* weights_of(Rank<T>& rank, const Piece& piece);
 template <typename T>
 Sum<T>* gradients_of(Rank<T>& rank, const Piece& piece);
@@ -209,6 +224,9 @@ template <typename T>
 void enter_norm(Rank<T>& rank, const program::PlacedOp& op, const Place& place);
 template <typename T>
 void undo_norm(Rank<T>& rank);
+// The residual stream with all that was still to be added, for the next stage.
+template <typename T>
+void write_stream(Rank<T>& rank, T* out);
 // The output of the segment's norm, all rows of it.
 template <typename T>
 T* normed_rows(Rank<T>& rank, const program::PlacedOp& op, const Place& place);

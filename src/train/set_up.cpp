@@ -6,13 +6,14 @@
 #include "layout/mesh.hpp"
 #include "program/state.hpp"
 #include "program/volume.hpp"
-#include "train/rank.hpp"
+#include "train/segments.hpp"
 
 namespace twinpod::train {
 namespace {
 
 using layout::Axis;
 using layout::Group;
+using program::BufferKind;
 
 template <typename T>
 constexpr bool kHasMaster = !std::is_same_v<T, Sum<T>>;
@@ -81,26 +82,100 @@ void divide(Rank<T>& rank) {
 
 // Shared memory where other ranks of this host read it, else private memory in huge pages.
 template <typename T>
-Result<std::byte*> take(Rank<T>& rank, std::int64_t bytes, bool shared) {
-  if (!shared) return static_cast<std::byte*>(rank.memory.take(bytes));
+Result<std::byte*> take(Rank<T>& rank, BufferKind kind, std::int64_t bytes, bool shared) {
+  if (!shared) return static_cast<std::byte*>(rank.memory.take(bytes, kind));
   const Result<void*> memory = comm::allocate(rank.world, static_cast<std::size_t>(bytes));
   if (!memory) return tl::unexpected(memory.error());
-  rank.memory.count(bytes);
+  rank.memory.count(bytes, kind);
   return static_cast<std::byte*>(*memory);
 }
 
 template <typename T, typename E>
-Result<void> take_elements(Rank<T>& rank, std::int64_t count, bool shared, E*& out) {
-  const Result<std::byte*> memory = take(rank, count * static_cast<std::int64_t>(sizeof(E)), shared);
+Result<void> take_elements(Rank<T>& rank, BufferKind kind, std::int64_t count, bool shared, E*& out) {
+  const Result<std::byte*> memory = take(rank, kind, count * static_cast<std::int64_t>(sizeof(E)), shared);
   if (!memory) return tl::unexpected(memory.error());
   out = reinterpret_cast<E*>(*memory);  // NOLINT: raw memory
   std::fill_n(out, count, E{});
   return {};
 }
 
+// Gradients of what every tensor-parallel rank holds, which sequence parallelism sums in one piece.
+std::int64_t packed_elements(const spec::Job& job) {
+  if (!job.layout.sequence_parallel || job.layout.tp == 1) return 0;
+  const auto whole = [&](const std::vector<model::Tensor>& tensors) {
+    return model::flat_places(tensors, job.layout.tp, 1).whole;
+  };
+  return whole(model::embedding_tensors(job.model)) + whole(model::head_tensors(job.model, false)) +
+         job.model.layers * whole(model::layer_tensors(job.model, 0));
+}
+
+std::int64_t largest_tensor(const spec::Job& job) {
+  std::int64_t most = 0;
+  for (const std::vector<model::Tensor>& tensors :
+       {model::embedding_tensors(job.model), model::layer_tensors(job.model, 0),
+        model::head_tensors(job.model, true)}) {
+    for (const model::Tensor& tensor : tensors) most = std::max(most, model::local_elements(tensor, job.layout.tp));
+  }
+  return most;
+}
+
+// Where things lie in the memory that the Program calls the runtime's, in bytes.
+struct RuntimePlaces {
+  std::int64_t bias = 0;  // behind what the attention kernels work in
+  std::int64_t packed = 0;
+  std::int64_t turned = 0;  // the next three only where the fusion is off
+  std::int64_t angles = 0;
+  std::int64_t scratch = 0;
+  std::int64_t bytes = 0;
+};
+
 template <typename T>
-std::int64_t bias_bytes(const spec::Job& job) {
-  return (job.model.hidden * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+RuntimePlaces runtime_places(const spec::Job& job) {
+  const Sizes sizes = sizes_of(job, 0);
+  RuntimePlaces places;
+  places.bytes = static_cast<std::int64_t>(kernel::attention_workspace_bytes<T>(sizes.attention));
+  const auto place = [&](std::int64_t elements, std::size_t each) {
+    const std::int64_t offset = places.bytes;
+    places.bytes += (elements * static_cast<std::int64_t>(each) + 63) / 64 * 64;
+    return offset;
+  };
+  const spec::Recipe& recipe = job.training.recipe;
+  const bool turns = job.model.positions == spec::Positions::rotary && !spec::fuses(recipe, spec::Fusion::rotary);
+  const bool steps = !spec::fuses(recipe, spec::Fusion::optimizer);
+  places.bias = place(job.model.hidden, sizeof(T));
+  places.turned = place(turns ? sizes.tokens * (sizes.queries + sizes.keys) : 0, sizeof(T));
+  places.angles = place(turns ? sizes.attention.sequence * job.model.attention.head_dim : 0, sizeof(Sum<T>));
+  places.scratch = place(steps ? largest_tensor(job) : 0, sizeof(Sum<T>));
+  places.packed = places.bytes;
+  places.bytes += packed_elements(job) * static_cast<std::int64_t>(sizeof(Sum<T>));
+  return places;
+}
+
+template <typename T>
+void place_runtime(Rank<T>& rank) {
+  const RuntimePlaces places = runtime_places<T>(rank.job);
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-reinterpret-cast): raw memory
+  rank.bias = reinterpret_cast<T*>(rank.kernel_room + places.bias);
+  rank.packed = reinterpret_cast<Sum<T>*>(rank.kernel_room + places.packed);
+  rank.turned = reinterpret_cast<T*>(rank.kernel_room + places.turned);
+  rank.angles = reinterpret_cast<Sum<T>*>(rank.kernel_room + places.angles);
+  rank.scratch = reinterpret_cast<Sum<T>*>(rank.kernel_room + places.scratch);
+  // NOLINTEND(cppcoreguidelines-pro-type-reinterpret-cast)
+  if (places.scratch > places.angles) kernel::fill_rotary_table<Sum<T>>(rotary_shape(rank), rank.angles);
+}
+
+// Where activations lie in their buffers.
+template <typename T>
+void place_activations(Rank<T>& rank) {
+  const spec::Job& job = rank.job;
+  const model::Shard shard = model::shard_of(job);
+  const bool fuses_attention = rank.fuses(spec::Fusion::attention);
+  rank.places = model::workspace_of(job.model, shard, sizeof(T), fuses_attention);
+  rank.head_places = model::kept_of_head(job.model, shard, sizeof(T), rank.fuses(spec::Fusion::cross_entropy));
+  for (const bool again : {false, true}) {
+    rank.layer_places[again ? 1 : 0] =
+        model::kept_of_layer(job.model, shard, {job.layout.recompute, again, sizeof(T), fuses_attention});
+  }
 }
 
 template <typename T>
@@ -110,30 +185,29 @@ Result<void> take_residents(Rank<T>& rank) {
   const std::int64_t shard = all / rank.pieces.shards;
   const bool adam = job.training.optimizer == spec::Optimizer::adam;
   const bool tensor = job.layout.tp > 1;
-  rank.places = model::workspace_of(job.model, model::shard_of(job), sizeof(T));
-  rank.head_places = model::kept_of_head(job.model, model::shard_of(job), sizeof(T));
+  place_activations(rank);
   std::vector<Result<void>> done;
   // Parameters and gradients are not shared, though copies of the model reduce and gather them: products gain more from
   // huge pages, which shared memory has not, than collectives lose.
-  done.push_back(take_elements(rank, rank.shards_parameters ? shard : all, false, rank.parameters));
-  done.push_back(take_elements(rank, rank.shards_gradients ? shard : all, false, rank.gradients));
-  if (kHasMaster<T>) done.push_back(take_elements(rank, rank.owned_elements, false, rank.master));
+  done.push_back(
+      take_elements(rank, BufferKind::parameters, rank.shards_parameters ? shard : all, false, rank.parameters));
+  done.push_back(
+      take_elements(rank, BufferKind::gradients, rank.shards_gradients ? shard : all, false, rank.gradients));
+  if (kHasMaster<T>)
+    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.master));
   if (job.training.optimizer != spec::Optimizer::sgd)
-    done.push_back(take_elements(rank, rank.owned_elements, false, rank.mean));
-  if (adam) done.push_back(take_elements(rank, rank.owned_elements, false, rank.square));
-  done.push_back(take_elements(rank, rank.places.bytes, tensor, rank.workspace));
+    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.mean));
+  if (adam) done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.square));
+  done.push_back(take_elements(rank, BufferKind::working, rank.places.bytes, tensor, rank.workspace));
   const std::int64_t transfer = rank.sizes.rows * rank.sizes.hidden;
   for (T*& slot : rank.transfers) {
-    if (job.layout.pp > 1) done.push_back(take_elements(rank, transfer, false, slot));
+    if (job.layout.pp > 1) done.push_back(take_elements(rank, BufferKind::communication, transfer, false, slot));
   }
-  const std::int64_t runtime = runtime_bytes<T>(job);
-  done.push_back(take_elements(rank, runtime, tensor, rank.kernel_room));
+  done.push_back(take_elements(rank, BufferKind::runtime, runtime_bytes<T>(job), tensor, rank.kernel_room));
   for (const Result<void>& one : done) {
     if (!one) return one;
   }
-  std::byte* behind = rank.kernel_room + kernel::attention_workspace_bytes<T>(rank.sizes.attention);
-  rank.bias = reinterpret_cast<T*>(behind);                              // NOLINT: raw memory
-  rank.packed = reinterpret_cast<Sum<T>*>(behind + bias_bytes<T>(job));  // NOLINT: raw memory
+  place_runtime(rank);
   return {};
 }
 
@@ -163,16 +237,7 @@ void initialize_master(Rank<T>& rank, const Owned& own, std::uint64_t seed) {
 
 template <typename T>
 std::int64_t runtime_bytes(const spec::Job& job) {
-  const auto whole = [&](const std::vector<model::Tensor>& tensors) {
-    return model::flat_places(tensors, job.layout.tp, 1).whole;
-  };
-  std::int64_t packed = 0;
-  if (job.layout.sequence_parallel && job.layout.tp > 1) {
-    packed = whole(model::embedding_tensors(job.model)) + whole(model::head_tensors(job.model, false)) +
-             job.model.layers * whole(model::layer_tensors(job.model, 0));
-  }
-  return static_cast<std::int64_t>(kernel::attention_workspace_bytes<T>(sizes_of(job, 0).attention)) +
-         bias_bytes<T>(job) + packed * static_cast<std::int64_t>(sizeof(Sum<T>));
+  return runtime_places<T>(job).bytes;
 }
 
 template <typename T>
@@ -199,6 +264,7 @@ Rank<T>::~Rank() {
 
 template <typename T>
 Result<void> set_up(Rank<T>& rank, std::uint64_t seed) {
+  rank.seed = seed;
   if (const Result<void> done = make_groups(rank); !done) return done;
   divide(rank);
   if (const Result<void> done = take_residents(rank); !done) return done;

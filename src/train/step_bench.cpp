@@ -51,6 +51,7 @@ struct Measured {
   double best_s = INFINITY;
   double median_s = 0;
   double peak_flop_per_s = 0;  // the best product in the same seconds
+  double memory_bytes = 0;     // most of rank 0
   Where where;
 
   // A step of which no op is disturbed; not of a pipeline, whose ops wait for each other.
@@ -162,10 +163,10 @@ Where where_of(const Rank<T>& rank, const Shortest& shortest) {
   return where;
 }
 
-// best, median, peak, then name and seconds of each part, a line each.
-std::string answer_of(std::vector<double> steps, const Peak& peak, const Where& where) {
+// best, median, peak, memory, then name and seconds of each part, a line each.
+std::string answer_of(std::vector<double> steps, const Peak& peak, std::int64_t memory_bytes, const Where& where) {
   std::sort(steps.begin(), steps.end());
-  std::string text = fmt::format("{} {} {}\n", steps.front(), steps[steps.size() / 2], peak.best);
+  std::string text = fmt::format("{} {} {} {}\n", steps.front(), steps[steps.size() / 2], peak.best, memory_bytes);
   for (const auto& [name, seconds] : where) text += fmt::format("{} {}\n", seconds, name);
   return text;
 }
@@ -196,7 +197,7 @@ Result<std::string> run_rank(const Request& request, const spec::Job& job, const
     if (request.where) shortest.add(rank.timeline, done->seconds);
     steps.push_back(*seconds);
   }
-  return answer_of(steps, peak, request.where ? where_of(rank, shortest) : Where{});
+  return answer_of(steps, peak, rank.memory.peak_bytes(), request.where ? where_of(rank, shortest) : Where{});
 }
 
 void keep_to_one_core() {
@@ -209,7 +210,7 @@ void keep_to_one_core() {
 Measured read_answer(const std::string& text) {
   Measured measured;
   std::istringstream in(text);
-  in >> measured.best_s >> measured.median_s >> measured.peak_flop_per_s;
+  in >> measured.best_s >> measured.median_s >> measured.peak_flop_per_s >> measured.memory_bytes;
   double seconds = 0;
   std::string name;
   while (in >> seconds && std::getline(in >> std::ws, name)) measured.where[name] = seconds;
@@ -234,6 +235,7 @@ void keep_best(Measured& best, const Measured& other) {
   best.median_s = other.best_s < best.best_s ? other.median_s : best.median_s;
   best.best_s = std::min(best.best_s, other.best_s);
   best.peak_flop_per_s = std::max(best.peak_flop_per_s, other.peak_flop_per_s);
+  best.memory_bytes = std::max(best.memory_bytes, other.memory_bytes);
   for (const auto& [name, seconds] : other.where) {
     const auto known = best.where.try_emplace(name, seconds).first;
     known->second = std::min(known->second, seconds);
@@ -286,11 +288,12 @@ void print_json(const std::vector<Row>& rows) {
       where += fmt::format("{}\"{}\": {:.6g}", where.empty() ? "" : ", ", name, seconds);
     text += fmt::format(
         "{}{{\"name\": \"{}\", \"ranks\": {}, \"step_time_s\": {:.6g}, \"median_step_time_s\": {:.6g}, "
-        "\"tokens_per_s\": {:.6g}, \"flop_per_s\": {:.6g}, \"peak_flop_per_s\": {:.6g}, \"scale_factor\": {:.4g}, "
+        "\"tokens_per_s\": {:.6g}, \"peak_memory_bytes\": {:.0f}, \"flop_per_s\": {:.6g}, \"peak_flop_per_s\": {:.6g}, "
+        "\"scale_factor\": {:.4g}, "
         "\"undisturbed_step_time_s\": {:.6g}, \"where_s\": {{{}}}}}",
         text.empty() ? "" : ", ", row.name, row.job.cluster.devices, row.measured.best_s, row.measured.median_s,
-        tokens_of(row.job) / row.measured.best_s, rate, row.measured.peak_flop_per_s, row.scale,
-        row.measured.undisturbed_s(), where);
+        tokens_of(row.job) / row.measured.best_s, row.measured.memory_bytes, rate, row.measured.peak_flop_per_s,
+        row.scale, row.measured.undisturbed_s(), where);
   }
   fmt::print("{{\"rows\": [{}]}}\n", text);
 }

@@ -43,8 +43,7 @@ inline spec::Job small_job(bool llama = false) {
   return job;
 }
 
-// Tokens of a step, the same for every layout: sample i of the global batch goes to the rank and micro-batch whose turn
-// it is.
+// Tokens of a step, the same for every layout: samples of the global batch are dealt out as data/samples.hpp does.
 template <typename T>
 void fill_batch(Rank<T>& rank, int step) {
   const std::int64_t sequence = rank.job.training.sequence;
@@ -52,7 +51,7 @@ void fill_batch(Rank<T>& rank, int step) {
   std::size_t place = 0;
   for (int m = 0; m < rank.program.micro_batches; ++m) {
     for (int b = 0; b < each; ++b) {
-      const int sample = (rank.dp_rank * rank.program.micro_batches + m) * each + b;
+      const int sample = (m * spec::data_parallel(rank.job) + rank.dp_rank) * each + b;
       Rng rng(static_cast<std::uint64_t>(step * 1000 + sample));
       int token = static_cast<int>(rng.next() % 61);
       for (std::int64_t s = 0; s < sequence; ++s, ++place) {
@@ -69,7 +68,7 @@ struct Trained {
   std::vector<double> norms;
   std::int64_t peak_bytes = 0;       // the most of any rank
   std::int64_t predicted_bytes = 0;  // likewise
-  bool same_peak = true;             // on every rank
+  bool same_peak = true;             // on every rank, kind by kind
 };
 
 // Trains for so many steps; a failure is a failed test.
@@ -99,11 +98,13 @@ Trained train_small(spec::Job job, int steps) {
       trained.losses.push_back(done->loss);
       trained.norms.push_back(done->gradient_norm);
     }
-    const double predicted = program::memory_of(*program, rank.kind).peak_bytes;
+    const program::MemoryOverTime memory = program::memory_of(*program, rank.kind);
+    const double predicted = memory.peak_bytes;
     const std::lock_guard<std::mutex> lock(mutex);
     trained.peak_bytes = std::max(trained.peak_bytes, rank.memory.peak_bytes());
     trained.predicted_bytes = std::max(trained.predicted_bytes, static_cast<std::int64_t>(predicted));
-    trained.same_peak = trained.same_peak && rank.memory.peak_bytes() == static_cast<std::int64_t>(predicted);
+    trained.same_peak = trained.same_peak && rank.memory.peak_bytes() == static_cast<std::int64_t>(predicted) &&
+                        rank.memory.at_peak() == memory.at_peak;
     return std::string();
   };
   const Result<std::string> done = comm::run_threads(job.cluster.devices, {.timeout_s = 20}, body);

@@ -39,6 +39,48 @@ bool counts(const Piece& piece, const model::Tensor& tensor, int tp_rank) {
   return piece.segment != program::Segment::head || tensor.name != "embedding.tokens";
 }
 
+// A part of a tensor and what belongs to it.
+template <typename T>
+struct Slice {
+  std::int64_t count = 0;
+  Sum<T>* master = nullptr;
+  T* copy = nullptr;
+  Sum<T>* gradient = nullptr;
+  Sum<T>* mean = nullptr;
+  Sum<T>* square = nullptr;
+};
+
+template <typename T>
+Slice<T> slice_of(Rank<T>& rank, const Owned& own, std::int64_t first, std::int64_t count) {
+  const std::int64_t place = own.place + first - own.first;
+  Slice<T> slice{count, nullptr, parameter_at(rank, own, first), gradient_at(rank, own, first)};
+  if constexpr (std::is_same_v<T, Sum<T>>) {
+    slice.master = slice.copy;
+  } else {
+    slice.master = rank.master + place;
+  }
+  if (rank.mean != nullptr) slice.mean = rank.mean + place;
+  if (rank.square != nullptr) slice.square = rank.square + place;
+  return slice;
+}
+
+template <typename T>
+void update_tensor(Rank<T>& rank, const Slice<T>& s, bool decays, double scale) {
+  const bool fuses = rank.fuses(spec::Fusion::optimizer);
+  if (rank.settings.sgd) {
+    kernel::Sgd one = rank.settings.momentum;
+    one.gradient_scale *= scale;
+    if (!decays) one.decay = 0;
+    if (fuses) return kernel::sgd<T>(one, s.count, s.master, s.copy, s.gradient, s.mean);
+    return kernel::sgd_in_passes<T>(one, s.count, s.master, s.copy, s.gradient, s.mean);
+  }
+  kernel::AdamW one = rank.settings.adamw;
+  one.gradient_scale *= scale;
+  if (!decays) one.decay = 0;
+  if (fuses) return kernel::adamw<T>(one, s.count, s.master, s.copy, s.gradient, s.mean, s.square);
+  kernel::adamw_in_passes<T>(one, s.count, s.master, s.copy, s.gradient, s.mean, s.square, rank.scratch);
+}
+
 }  // namespace
 
 template <typename T>
@@ -73,33 +115,13 @@ void update(Rank<T>& rank) {
   }
   const double norm = std::sqrt(rank.reduced[0]);
   rank.result.gradient_norm = norm;
-  const StepSettings& settings = rank.settings;
-  double scale = settings.clip > 0 && norm > settings.clip ? settings.clip / norm : 1;
-  if (!std::isfinite(norm)) scale = 0;  // the caller sees it and stops; parameters stay as they were
+  const double clip = rank.settings.clip;
+  if (!std::isfinite(norm)) return;  // the caller sees it and stops; parameters stay as they were
+  const double scale = clip > 0 && norm > clip ? clip / norm : 1;
   for (const Owned& own : rank.owned) {
     for_each_tensor(*own.piece, own.first, own.count, rank.job.layout.tp,
                     [&](const model::Tensor& tensor, std::int64_t first, std::int64_t count) {
-                      if (scale == 0) return;
-                      const std::int64_t place = own.place + first - own.first;
-                      T* copy = parameter_at(rank, own, first);
-                      Sum<T>* master = nullptr;
-                      if constexpr (std::is_same_v<T, Sum<T>>) {
-                        master = copy;
-                      } else {
-                        master = rank.master + place;
-                      }
-                      const Sum<T>* gradient = gradient_at(rank, own, first);
-                      if (settings.sgd) {
-                        kernel::Sgd one = settings.momentum;
-                        one.gradient_scale *= scale;
-                        if (!tensor.decays) one.decay = 0;
-                        kernel::sgd<T>(one, count, master, copy, gradient, rank.mean + place);
-                        return;
-                      }
-                      kernel::AdamW one = settings.adamw;
-                      one.gradient_scale *= scale;
-                      if (!tensor.decays) one.decay = 0;
-                      kernel::adamw<T>(one, count, master, copy, gradient, rank.mean + place, rank.square + place);
+                      update_tensor(rank, slice_of(rank, own, first, count), tensor.decays, scale);
                     });
   }
 }

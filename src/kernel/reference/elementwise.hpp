@@ -120,4 +120,26 @@ void rotate(const RotaryShape& shape, T* x, bool back) {
   }
 }
 
+template <typename T>
+void rotate_by_table(const RotaryShape& shape, T* x, bool back, const Sum<T>* table, T* turned) {
+  const int d = shape.head_dim, half = d / 2;
+  const auto each_pair = [&](auto&& body) {
+    for (std::int64_t row = 0; row < shape.rows; ++row) {
+      for (std::int64_t at = 0; at < std::int64_t{shape.heads} * d; ++at) {
+        const std::int64_t angle = 2 * (row % shape.sequence) * half + at % half;
+        body(x[row * shape.stride + at], turned[row * shape.heads * d + at], at, table[angle], table[angle + half],
+             x + row * shape.stride);
+      }
+    }
+  };
+  each_pair([&](T&, T& other, std::int64_t at, Sum<T>, Sum<T>, const T* line) {
+    const bool first = at % d < half;
+    put(other, first ? -get(line[at + half]) : get(line[at - half]));
+  });
+  each_pair([&](T& value, T&, std::int64_t, Sum<T> cosine, Sum<T>, const T*) { put(value, get(value) * cosine); });
+  each_pair([&](T& value, T& other, std::int64_t, Sum<T>, Sum<T> sine, const T*) {
+    put(value, get(value) + get(other) * (back ? -sine : sine));
+  });
+}
+
 }  // namespace twinpod::kernel::reference

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernel/norm.hpp"
+#include "kernel/reference/dropout.hpp"
 #include "kernel/reference/element.hpp"
 
 namespace twinpod::kernel::reference {
@@ -38,16 +39,25 @@ void norm_again(const NormShape& shape, const T* sum, const Sum<T>* mean, const 
 }
 
 template <typename T>
-void add_norm(const NormShape& shape, const T* x, const T* delta, const T* bias, const T* weight, const T* norm_bias,
-              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse) {
-  if (sum != nullptr) {
-    for (std::int64_t at = 0; at < shape.rows * shape.width; ++at) {
-      Sum<T> value = get(x[at]);
-      if (delta != nullptr) value += get(delta[at]);
-      if (bias != nullptr) value += get(bias[at % shape.width]);
-      put(sum[at], value);
+void add_residual(const NormShape& shape, const T* x, const T* delta, const T* bias, T* sum, const Dropout& dropout) {
+  for (std::int64_t at = 0; at < shape.rows * shape.width; ++at) {
+    const std::int64_t column = at % shape.width;
+    Sum<T> added = delta != nullptr ? get(delta[at]) : 0;
+    if (dropout.on()) {
+      if (bias != nullptr) added += get(bias[column]);
+      put(sum[at], get(x[at]) + added * dropout_factor<Sum<T>>(dropout, at / shape.width, column));
+      continue;
     }
+    Sum<T> value = get(x[at]) + added;
+    if (bias != nullptr) value += get(bias[column]);
+    put(sum[at], value);
   }
+}
+
+template <typename T>
+void add_norm(const NormShape& shape, const T* x, const T* delta, const T* bias, const T* weight, const T* norm_bias,
+              T* sum, T* out, Sum<T>* mean, Sum<T>* inverse, const Dropout& dropout) {
+  if (sum != nullptr) reference::add_residual(shape, x, delta, bias, sum, dropout);
   const T* from = sum == nullptr ? x : sum;
   for (std::int64_t i = 0; i < shape.rows; ++i) {
     const T* row = from + i * shape.width;

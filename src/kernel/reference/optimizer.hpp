@@ -31,10 +31,45 @@ void sgd(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, const
   using S = Sum<T>;
   for (std::int64_t i = 0; i < count; ++i) {
     const S g = gradient[i] * static_cast<S>(settings.gradient_scale);
-    velocity[i] = static_cast<S>(settings.momentum) * velocity[i] + g + static_cast<S>(settings.decay) * master[i];
-    master[i] -= static_cast<S>(settings.rate) * velocity[i];
+    const S before = velocity == nullptr ? 0 : static_cast<S>(settings.momentum) * velocity[i];
+    const S v = before + g + static_cast<S>(settings.decay) * master[i];
+    if (velocity != nullptr) velocity[i] = v;
+    master[i] -= static_cast<S>(settings.rate) * v;
     if (copy != nullptr) put(copy[i], master[i]);
   }
+}
+
+template <typename T>
+void adamw_in_passes(const AdamW& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient, Sum<T>* mean,
+                     Sum<T>* square, Sum<T>* scratch) {
+  using S = Sum<T>;
+  const auto beta1 = static_cast<S>(settings.beta1), beta2 = static_cast<S>(settings.beta2);
+  const auto of_square = static_cast<S>(1 / (1 - std::pow(settings.beta2, static_cast<double>(settings.step))));
+  const auto rate = static_cast<S>(settings.rate / (1 - std::pow(settings.beta1, static_cast<double>(settings.step))));
+  const auto pass = [&](auto&& body) {
+    for (std::int64_t i = 0; i < count; ++i) body(i);
+  };
+  pass([&](std::int64_t i) { gradient[i] *= static_cast<S>(settings.gradient_scale); });
+  pass([&](std::int64_t i) { master[i] *= static_cast<S>(1 - settings.rate * settings.decay); });
+  pass([&](std::int64_t i) { mean[i] = beta1 * mean[i] + (1 - beta1) * gradient[i]; });
+  pass([&](std::int64_t i) { square[i] = beta2 * square[i] + (1 - beta2) * gradient[i] * gradient[i]; });
+  pass([&](std::int64_t i) { scratch[i] = std::sqrt(square[i] * of_square) + static_cast<S>(settings.epsilon); });
+  pass([&](std::int64_t i) { master[i] -= rate * mean[i] / scratch[i]; });
+  if (copy != nullptr) pass([&](std::int64_t i) { put(copy[i], master[i]); });
+}
+
+template <typename T>
+void sgd_in_passes(const Sgd& settings, std::int64_t count, Sum<T>* master, T* copy, Sum<T>* gradient,
+                   Sum<T>* velocity) {
+  using S = Sum<T>;
+  for (std::int64_t i = 0; i < count; ++i) gradient[i] *= static_cast<S>(settings.gradient_scale);
+  for (std::int64_t i = 0; i < count; ++i) gradient[i] += static_cast<S>(settings.decay) * master[i];
+  for (std::int64_t i = 0; i < count && velocity != nullptr; ++i)
+    velocity[i] = static_cast<S>(settings.momentum) * velocity[i] + gradient[i];
+  const S* step = velocity == nullptr ? gradient : velocity;
+  for (std::int64_t i = 0; i < count; ++i) master[i] -= static_cast<S>(settings.rate) * step[i];
+  if (copy == nullptr) return;
+  for (std::int64_t i = 0; i < count; ++i) put(copy[i], master[i]);
 }
 
 }  // namespace twinpod::kernel::reference

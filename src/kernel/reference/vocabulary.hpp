@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernel/reference/dropout.hpp"
 #include "kernel/reference/element.hpp"
 #include "kernel/vocabulary.hpp"
 
@@ -17,23 +18,24 @@ inline bool holds(const Vocabulary& part, std::int32_t token) {
 
 template <typename T>
 void look_up(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part, const T* table,
-             const T* positions, std::int64_t sequence, T* out) {
+             const T* positions, std::int64_t sequence, T* out, const Dropout& dropout) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < width; ++j) {
       Sum<T> value = 0;
       if (holds(part, tokens[i])) value += get(table[(tokens[i] - part.first) * width + j]);
       if (positions != nullptr) value += get(positions[i % sequence * width + j]);
-      put(out[i * width + j], value);
+      put(out[i * width + j], value * dropout_factor<Sum<T>>(dropout, i, j));
     }
   }
 }
 
 template <typename T>
 void look_up_backward(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part,
-                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence) {
+                      const T* dout, Sum<T>* dtable, Sum<T>* dpositions, std::int64_t sequence,
+                      const Dropout& dropout) {
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < width; ++j) {
-      const Sum<T> d = get(dout[i * width + j]);
+      const Sum<T> d = get(dout[i * width + j]) * dropout_factor<Sum<T>>(dropout, i, j);
       if (dtable != nullptr && holds(part, tokens[i])) dtable[(tokens[i] - part.first) * width + j] += d;
       if (dpositions != nullptr) dpositions[i % sequence * width + j] += d;
     }
@@ -82,6 +84,25 @@ void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const s
     reference::row_sums(1, whole, logits + i * width, labels + i, &maximum, &sum, &target);
     losses[i] = std::log(sum) + maximum - target;
     reference::loss_backward(1, whole, logits + i * width, labels + i, &maximum, &sum, scale);
+  }
+}
+
+template <typename T>
+void probabilities_of(std::int64_t rows, std::int64_t width, const T* logits, const Sum<T>* maxima, const Sum<T>* sums,
+                      T* probabilities) {
+  for (std::int64_t at = 0; at < rows * width; ++at)
+    put(probabilities[at], std::exp(get(logits[at]) - maxima[at / width]) / sums[at / width]);
+}
+
+template <typename T>
+void gradients_of_probabilities(std::int64_t rows, const Vocabulary& part, const T* probabilities,
+                                const std::int32_t* labels, double scale, T* gradients) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < part.count; ++j) {
+      const Sum<T> wanted = labels[i] == part.first + j ? 1 : 0;
+      put(gradients[i * part.count + j],
+          (get(probabilities[i * part.count + j]) - wanted) * static_cast<Sum<T>>(scale));
+    }
   }
 }
 

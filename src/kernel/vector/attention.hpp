@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernel/attention_blocks.hpp"
+#include "kernel/vector/dropout.hpp"
 #include "kernel/vector/tile.hpp"
 
 namespace twinpod::kernel::vector {
@@ -17,6 +18,7 @@ struct AttentionPass {
   float *key_rows = nullptr, *key_columns = nullptr, *value_rows = nullptr, *value_columns = nullptr;
   float *dkeys = nullptr, *dvalues = nullptr, *panel = nullptr, *queries = nullptr, *douts = nullptr, *sums = nullptr;
   float* row_values = nullptr;  // 4 x kBlock
+  Dropout dropout = {};         // of the head at work: its queries are the rows
 };
 
 template <typename V>
@@ -145,6 +147,21 @@ void softmax_panel(const AttentionPass& p, std::int64_t rows, std::int64_t tiles
   }
 }
 
+// Shares of a block's queries in the panel are dropped here and there, and the others scaled.
+template <typename V>
+void drop_panel(const AttentionPass& p, std::int64_t block, std::int64_t rows, std::int64_t first_tile,
+                std::int64_t tiles) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const DropoutRow bits = dropout_row(p.dropout, p.dropout.first_row + (block * kBlock + i) * p.dropout.stride);
+    for (std::int64_t t = 0; t < tiles; ++t) {
+      for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
+        float* share = p.panel + t * kTile + i * kBlock + j;
+        (V::load(share) * dropout_factors<V>(bits, (first_tile + t) * kBlock + j)).store(share);
+      }
+    }
+  }
+}
+
 // Scores of the block of queries number `block` with the tiles first_tile .. of the panel, and p.sums += their softmax
 // times values.
 template <typename V>
@@ -158,6 +175,7 @@ void attend_panel(const AttentionPass& p, std::int64_t block, std::int64_t rows,
                     p.panel + t * kTile);
   }
   softmax_panel<V>(p, rows, tiles, ends, first_tile == 0, maxima, totals);
+  if (p.dropout.on()) drop_panel<V>(p, block, rows, first_tile, tiles);
   for (std::int64_t i = rows; i % kRows != 0; ++i) {
     for (std::int64_t t = 0; t < tiles; ++t) fill_zero<V>(kBlock, p.panel + t * kTile + i * kBlock);
   }
@@ -191,10 +209,19 @@ void attend_block(const AttentionPass& p, std::int64_t block, const T* queries, 
   }
 }
 
+// Of a head of sequence `b`.
+template <typename V>
+TWINPOD_INLINE Dropout dropout_of_head(const AttentionShape& shape, const Dropout& dropout, std::int64_t b, int head) {
+  Dropout own = dropout;
+  own.first_row += b * shape.sequence * dropout.stride + head;
+  return own;
+}
+
 template <typename V, typename T>
-void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sums, void* workspace) {
+void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sums, void* workspace,
+               const Dropout& dropout) {
   if (shape.sequence == 0) return;
-  const AttentionPass p = attention_pass<V>(shape, workspace);
+  AttentionPass p = attention_pass<V>(shape, workspace);
   const int group = shape.heads / shape.kv_heads, d = shape.head_dim;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const T* sequence = qkv + b * shape.sequence * p.stride;
@@ -203,11 +230,47 @@ void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sum
       copy_rows<V>(p, shape.sequence, p.blocks.count * kBlock, sequence + p.values_at + kv * d, p.stride, 1,
                    p.value_rows);
       for (int head = kv * group; head < (kv + 1) * group; ++head) {
+        p.dropout = dropout_of_head<V>(shape, dropout, b, head);
         for (std::int64_t block = 0; block < p.blocks.count; ++block)
           attend_block<V>(p, block, sequence + head * d, out + b * shape.sequence * p.keys_at + head * d,
                           log_sums + (b * shape.heads + head) * shape.sequence);
       }
     }
+  }
+}
+
+template <typename V, typename T>
+void causal_softmax(std::int64_t matrices, std::int64_t sequence, double scale, T* scores) {
+  const V factor = V::of(static_cast<float>(scale)), least = V::of(-__builtin_inff());
+  for (std::int64_t row = 0; row < matrices * sequence; ++row, scores += sequence) {
+    const std::int64_t seen = row % sequence + 1;
+    V most = least, total = V::zero();
+    each<V>(seen, [&](std::int64_t j, auto lanes) {
+      most = max(most, V::only(V::load(scores + j, lanes) * factor, lanes, least));
+    });
+    const V maximum = V::of(largest(most));
+    const auto share = [&](std::int64_t j, auto lanes) {
+      return V::only(exponential(V::load(scores + j, lanes) * factor - maximum), lanes, V::zero());
+    };
+    each<V>(seen, [&](std::int64_t j, auto lanes) { total = total + share(j, lanes); });
+    const V part = V::of(1 / sum(total));
+    each<V>(seen, [&](std::int64_t j, auto lanes) { (share(j, lanes) * part).store(scores + j, lanes); });
+    each<V>(sequence - seen, [&](std::int64_t j, auto lanes) { V::zero().store(scores + seen + j, lanes); });
+  }
+}
+
+template <typename V, typename T>
+void causal_softmax_backward(std::int64_t matrices, std::int64_t sequence, double scale, const T* shares, T* d) {
+  for (std::int64_t row = 0; row < matrices * sequence; ++row, shares += sequence, d += sequence) {
+    const std::int64_t seen = row % sequence + 1;
+    V total = V::zero();
+    each<V>(seen,
+            [&](std::int64_t j, auto lanes) { total = fma(V::load(shares + j, lanes), V::load(d + j, lanes), total); });
+    const V mean = V::of(sum(total)), factor = V::of(static_cast<float>(scale));
+    each<V>(seen, [&](std::int64_t j, auto lanes) {
+      (V::load(shares + j, lanes) * (V::load(d + j, lanes) - mean) * factor).store(d + j, lanes);
+    });
+    each<V>(sequence - seen, [&](std::int64_t j, auto lanes) { V::zero().store(d + seen + j, lanes); });
   }
 }
 

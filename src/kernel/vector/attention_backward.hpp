@@ -9,9 +9,24 @@
 
 namespace twinpod::kernel::vector {
 
-// P and dS of one tile, into the panel. REQUIRES: p.queries are scaled.
+// With dropout, in a row of a tile: P (dP factor - delta) is dS as before, and P factor is what values were taken by.
 template <typename V>
-void tile_gradients(const AttentionPass& p, std::int64_t tile, std::int64_t rows, bool diagonal) {
+TWINPOD_INLINE void drop_gradients(const DropoutRow& bits, std::int64_t column, float delta, std::int64_t seen,
+                                   float* shares, float* dscores) {
+  for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
+    if (j >= seen) {
+      V::zero().store(dscores + j);
+      continue;
+    }
+    const V factor = dropout_factors<V>(bits, column + j), share = V::load(shares + j);
+    (share * (V::load(dscores + j) * factor - V::of(delta))).store(dscores + j);
+    (share * factor).store(shares + j);
+  }
+}
+
+// P and dS of one tile, into the panel. `first`: query of its first row. REQUIRES: p.queries are scaled.
+template <typename V>
+void tile_gradients(const AttentionPass& p, std::int64_t tile, std::int64_t first, std::int64_t rows, bool diagonal) {
   const float *log_sums = p.row_values, *deltas = p.row_values + kBlock;
   float *shares = p.panel, *dscores = p.panel + kTile;
   const std::int64_t at = tile * kBlock * p.blocks.width;
@@ -20,10 +35,16 @@ void tile_gradients(const AttentionPass& p, std::int64_t tile, std::int64_t rows
     score_rows<V>(p, group, p.douts, p.value_columns + at, diagonal, dscores);
     for (std::int64_t i = group; i < group + kRows; ++i) {
       // Rows behind the end of the sequence see nothing: they are zero.
-      tile_exponentials<V>(shares + i * kBlock, i < rows ? keys_seen(i, diagonal) : 0, log_sums[i]);
+      const std::int64_t seen = i < rows ? keys_seen(i, diagonal) : 0;
+      tile_exponentials<V>(shares + i * kBlock, seen, log_sums[i]);
+      if (p.dropout.on()) {
+        const DropoutRow bits = dropout_row(p.dropout, p.dropout.first_row + (first + i) * p.dropout.stride);
+        drop_gradients<V>(bits, tile * kBlock, deltas[i], seen, shares + i * kBlock, dscores + i * kBlock);
+        continue;
+      }
       for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
         float* d = dscores + i * kBlock + j;
-        if (i >= rows || j >= keys_seen(i, diagonal)) {
+        if (j >= seen) {
           V::zero().store(d);
         } else {
           (V::load(shares + i * kBlock + j) * (V::load(d) - V::of(deltas[i]))).store(d);
@@ -86,7 +107,7 @@ void attend_block_backward(const AttentionPass& p, std::int64_t block, const T* 
     p.row_values[kBlock + i] = row_dot<V>(p.shape.head_dim, out + at, dout + at);
   }
   for (std::int64_t tile = 0; tile <= block; ++tile) {
-    tile_gradients<V>(p, tile, rows, tile == block);
+    tile_gradients<V>(p, tile, first, rows, tile == block);
     add_gradients<V>(p, tile, rows, tile == block);
   }
   write_rows<V>(p, rows, p.sums, p.scale, dqueries + first * p.stride);
@@ -94,9 +115,9 @@ void attend_block_backward(const AttentionPass& p, std::int64_t block, const T* 
 
 template <typename V, typename T>
 void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sums, const T* dout,
-                        T* dqkv, void* workspace) {
+                        T* dqkv, void* workspace, const Dropout& dropout) {
   if (shape.sequence == 0) return;
-  const AttentionPass p = attention_pass<V>(shape, workspace);
+  AttentionPass p = attention_pass<V>(shape, workspace);
   const int group = shape.heads / shape.kv_heads, d = shape.head_dim;
   const std::int64_t filled = p.blocks.count * kBlock;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
@@ -108,6 +129,7 @@ void attention_backward(const AttentionShape& shape, const T* qkv, const T* out,
       copy_columns<V>(p, values, p.value_columns);
       fill_zero<V>(2 * filled * p.blocks.width, p.dkeys);  // and p.dvalues, which stands behind
       for (int head = kv * group; head < (kv + 1) * group; ++head) {
+        p.dropout = dropout_of_head<V>(shape, dropout, b, head);
         for (std::int64_t block = 0; block < p.blocks.count; ++block)
           attend_block_backward<V>(p, block, qkv + in + head * d, out + of_out + head * d,
                                    log_sums + (b * shape.heads + head) * shape.sequence, dout + of_out + head * d,

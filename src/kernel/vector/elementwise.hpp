@@ -183,4 +183,39 @@ void rotate(const RotaryShape& shape, T* x, bool back) {
     rotate_pairs<V>(shape, first, half - first < kAngles ? half - first : kAngles, x, back);
 }
 
+// Calls body(half of a head in x, the same half of the copy, the other half of x, second, angles of the row).
+template <typename V, typename T, typename Body>
+TWINPOD_INLINE void each_half(const RotaryShape& shape, T* x, const float* table, T* turned, const Body& body) {
+  const int half = shape.head_dim / 2;
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    const float* angles = table + 2 * (row % shape.sequence) * half;
+    for (int h = 0; h < 2 * shape.heads; ++h) {
+      T* line = x + row * shape.stride;
+      T* other = line + (h % 2 == 0 ? h + 1 : h - 1) * half;
+      body(line + h * half, turned + (2 * row * shape.heads + h) * half, other, h % 2 == 1, angles);
+    }
+  }
+}
+
+template <typename V, typename T>
+void rotate_by_table(const RotaryShape& shape, T* x, bool back, const float* table, T* turned) {
+  const int half = shape.head_dim / 2;
+  each_half<V>(shape, x, table, turned, [&](T*, T* copy, const T* other, bool second, const float*) {
+    const V sign = V::of(second ? 1 : -1);
+    each<V>(half, [&](std::int64_t i, auto lanes) { (V::load(other + i, lanes) * sign).store(copy + i, lanes); });
+  });
+  each_half<V>(shape, x, table, turned, [&](T* own, T*, const T*, bool, const float* angles) {
+    each<V>(half, [&](std::int64_t i, auto lanes) {
+      (V::load(own + i, lanes) * V::load(angles + i, lanes)).store(own + i, lanes);
+    });
+  });
+  const V sign = V::of(back ? -1 : 1);
+  each_half<V>(shape, x, table, turned, [&](T* own, T* copy, const T*, bool, const float* angles) {
+    each<V>(half, [&](std::int64_t i, auto lanes) {
+      const V sine = V::load(angles + half + i, lanes) * sign;
+      fma(V::load(copy + i, lanes), sine, V::load(own + i, lanes)).store(own + i, lanes);
+    });
+  });
+}
+
 }  // namespace twinpod::kernel::vector

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernel/norm.hpp"
+#include "kernel/vector/dropout.hpp"
 #include "kernel/vector/vec.hpp"
 
 namespace twinpod::kernel::vector {
@@ -16,6 +17,33 @@ TWINPOD_INLINE void add_row(std::int64_t width, const T* x, const T* delta, cons
     if (bias != nullptr) value = value + V::load(bias + j, lanes);
     value.store(sum + j, lanes);
   });
+}
+
+// delta and bias are there or not as before, but what they give is dropped here and there.
+template <typename V, typename T>
+TWINPOD_INLINE void add_dropped_row(std::int64_t width, const T* x, const T* delta, const T* bias,
+                                    const DropoutRow& bits, T* sum) {
+  each<V>(width, [&](std::int64_t j, auto lanes) {
+    V added = delta == nullptr ? V::zero() : V::load(delta + j, lanes);
+    if (bias != nullptr) added = added + V::load(bias + j, lanes);
+    (V::load(x + j, lanes) + added * dropout_factors<V>(bits, j)).store(sum + j, lanes);
+  });
+}
+
+// Row i of those that `shape` counts.
+template <typename V, typename T>
+TWINPOD_INLINE void add_row_of(const NormShape& shape, std::int64_t i, const T* x, const T* delta, const T* bias,
+                               T* sum, const Dropout& dropout) {
+  const std::int64_t at = i * shape.width;
+  const T* own = delta == nullptr ? nullptr : delta + at;
+  if (!dropout.on()) return add_row<V>(shape.width, x + at, own, bias, sum + at);
+  const DropoutRow bits = dropout_row(dropout, dropout.first_row + i * dropout.stride);
+  add_dropped_row<V>(shape.width, x + at, own, bias, bits, sum + at);
+}
+
+template <typename V, typename T>
+void add_residual(const NormShape& shape, const T* x, const T* delta, const T* bias, T* sum, const Dropout& dropout) {
+  for (std::int64_t i = 0; i < shape.rows; ++i) add_row_of<V>(shape, i, x, delta, bias, sum, dropout);
 }
 
 template <typename V, typename T>
@@ -57,10 +85,10 @@ void norm_again(const NormShape& shape, const T* sum, const float* mean, const f
 
 template <typename V, typename T>
 void add_norm(const NormShape& shape, const T* x, const T* delta, const T* bias, const T* weight, const T* norm_bias,
-              T* sum, T* out, float* mean, float* inverse) {
+              T* sum, T* out, float* mean, float* inverse, const Dropout& dropout) {
   for (std::int64_t i = 0; i < shape.rows; ++i) {
     const std::int64_t at = i * shape.width;
-    if (sum != nullptr) add_row<V>(shape.width, x + at, delta == nullptr ? nullptr : delta + at, bias, sum + at);
+    if (sum != nullptr) add_row_of<V>(shape, i, x, delta, bias, sum, dropout);
     const T* row = sum == nullptr ? x + at : sum + at;
     const float middle = shape.rms ? 0 : row_mean<V>(shape.width, row);
     if (!shape.rms) mean[i] = middle;

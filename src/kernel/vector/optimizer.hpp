@@ -36,12 +36,62 @@ void sgd(const Sgd& s, std::int64_t count, float* master, T* copy, const float* 
   const V rate = V::of(static_cast<float>(-s.rate)), decay = V::of(static_cast<float>(s.decay));
   each<V>(count, [&](std::int64_t i, auto lanes) {
     const V p = V::load(master + i, lanes);
-    const V v = fma(momentum, V::load(velocity + i, lanes), fma(V::load(gradient + i, lanes), scale, decay * p));
-    v.store(velocity + i, lanes);
+    V v = fma(V::load(gradient + i, lanes), scale, decay * p);
+    if (velocity != nullptr) {
+      v = fma(momentum, V::load(velocity + i, lanes), v);
+      v.store(velocity + i, lanes);
+    }
     const V next = fma(rate, v, p);
     next.store(master + i, lanes);
     if (copy != nullptr && static_cast<void*>(copy) != master) next.store(copy + i, lanes);
   });
+}
+
+// What products use, where that is not the master copy.
+template <typename V, typename T>
+TWINPOD_INLINE void copy_master(std::int64_t count, const float* master, T* copy) {
+  if (copy == nullptr || static_cast<const void*>(copy) == master) return;
+  each<V>(count, [&](std::int64_t i, auto lanes) { V::load(master + i, lanes).store(copy + i, lanes); });
+}
+
+// x = f(x, y), in a pass of its own.
+template <typename V, typename F>
+TWINPOD_INLINE void pass(std::int64_t count, float* x, const float* y, const F& f) {
+  each<V>(count,
+          [&](std::int64_t i, auto lanes) { f(V::load(x + i, lanes), V::load(y + i, lanes)).store(x + i, lanes); });
+}
+
+template <typename V, typename T>
+void adamw_in_passes(const AdamW& s, std::int64_t count, float* master, T* copy, float* gradient, float* mean,
+                     float* square, float* scratch) {
+  const auto step = static_cast<double>(s.step);
+  const V scale = V::of(static_cast<float>(s.gradient_scale)), epsilon = V::of(static_cast<float>(s.epsilon));
+  const V beta1 = V::of(static_cast<float>(s.beta1)), rest1 = V::of(1 - static_cast<float>(s.beta1));
+  const V beta2 = V::of(static_cast<float>(s.beta2)), rest2 = V::of(1 - static_cast<float>(s.beta2));
+  const V of_square = V::of(static_cast<float>(1 / (1 - __builtin_pow(s.beta2, step))));
+  const V rate = V::of(static_cast<float>(-s.rate / (1 - __builtin_pow(s.beta1, step))));
+  const V kept = V::of(static_cast<float>(1 - s.rate * s.decay));
+  pass<V>(count, gradient, gradient, [&](V g, V) { return g * scale; });
+  pass<V>(count, master, master, [&](V p, V) { return p * kept; });
+  pass<V>(count, mean, gradient, [&](V m, V g) { return fma(beta1, m, rest1 * g); });
+  pass<V>(count, square, gradient, [&](V v, V g) { return fma(beta2, v, rest2 * g * g); });
+  pass<V>(count, scratch, square, [&](V, V v) { return root(v * of_square) + epsilon; });
+  each<V>(count, [&](std::int64_t i, auto lanes) {
+    const V p = V::load(master + i, lanes), m = V::load(mean + i, lanes);
+    fma(rate, m / V::load(scratch + i, lanes), p).store(master + i, lanes);
+  });
+  copy_master<V>(count, master, copy);
+}
+
+template <typename V, typename T>
+void sgd_in_passes(const Sgd& s, std::int64_t count, float* master, T* copy, float* gradient, float* velocity) {
+  const V scale = V::of(static_cast<float>(s.gradient_scale)), momentum = V::of(static_cast<float>(s.momentum));
+  const V rate = V::of(static_cast<float>(-s.rate)), decay = V::of(static_cast<float>(s.decay));
+  pass<V>(count, gradient, gradient, [&](V g, V) { return g * scale; });
+  pass<V>(count, gradient, master, [&](V g, V p) { return fma(decay, p, g); });
+  if (velocity != nullptr) pass<V>(count, velocity, gradient, [&](V v, V g) { return fma(momentum, v, g); });
+  pass<V>(count, master, velocity == nullptr ? gradient : velocity, [&](V p, V v) { return fma(rate, v, p); });
+  copy_master<V>(count, master, copy);
 }
 
 }  // namespace twinpod::kernel::vector

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernel/vector/dropout.hpp"
 #include "kernel/vector/vec.hpp"
 #include "kernel/vocabulary.hpp"
 
@@ -15,7 +16,7 @@ TWINPOD_INLINE bool holds(const Vocabulary& part, std::int32_t token) {
 
 template <typename V, typename T>
 void look_up(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part, const T* table,
-             const T* positions, std::int64_t sequence, T* out) {
+             const T* positions, std::int64_t sequence, T* out, const Dropout& dropout) {
   for (std::int64_t i = 0; i < rows; ++i, out += width) {
     const T* row = holds<V>(part, tokens[i]) ? table + (tokens[i] - part.first) * width : nullptr;
     const T* position = positions == nullptr ? nullptr : positions + i % sequence * width;
@@ -24,23 +25,29 @@ void look_up(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, 
       if (position != nullptr) value = value + V::load(position + j, lanes);
       value.store(out + j, lanes);
     });
+    if (dropout.on()) drop_row<V>(dropout_row(dropout, dropout.first_row + i * dropout.stride), width, out, out);
   }
 }
 
+// What was dropped has no gradient. With no dropout, `bits` is null.
 template <typename V, typename T>
-TWINPOD_INLINE void add_to(std::int64_t width, const T* x, float* sums) {
+TWINPOD_INLINE void add_to(std::int64_t width, const T* x, const DropoutRow* bits, float* sums) {
   each<V>(width, [&](std::int64_t j, auto lanes) {
-    (V::load(sums + j, lanes) + V::load(x + j, lanes)).store(sums + j, lanes);
+    V d = V::load(x + j, lanes);
+    if (bits != nullptr) d = d * dropout_factors<V>(*bits, j);
+    (V::load(sums + j, lanes) + d).store(sums + j, lanes);
   });
 }
 
 template <typename V, typename T>
 void look_up_backward(std::int64_t rows, std::int64_t width, const std::int32_t* tokens, const Vocabulary& part,
-                      const T* dout, float* dtable, float* dpositions, std::int64_t sequence) {
+                      const T* dout, float* dtable, float* dpositions, std::int64_t sequence, const Dropout& dropout) {
   for (std::int64_t i = 0; i < rows; ++i, dout += width) {
+    const DropoutRow row = dropout_row(dropout, dropout.first_row + i * dropout.stride);
+    const DropoutRow* bits = dropout.on() ? &row : nullptr;
     if (dtable != nullptr && holds<V>(part, tokens[i]))
-      add_to<V>(width, dout, dtable + (tokens[i] - part.first) * width);
-    if (dpositions != nullptr) add_to<V>(width, dout, dpositions + i % sequence * width);
+      add_to<V>(width, dout, bits, dtable + (tokens[i] - part.first) * width);
+    if (dpositions != nullptr) add_to<V>(width, dout, bits, dpositions + i % sequence * width);
   }
 }
 
@@ -151,6 +158,31 @@ void loss_and_backward(std::int64_t rows, std::int64_t width, T* logits, const s
                        double scale) {
   for (std::int64_t i = 0; i < rows; ++i)
     losses[i] = row_loss<V>(width, logits + i * width, labels[i], static_cast<float>(scale));
+}
+
+template <typename V, typename T>
+void probabilities_of(std::int64_t rows, std::int64_t width, const T* logits, const float* maxima, const float* sums,
+                      T* probabilities) {
+  for (std::int64_t i = 0; i < rows; ++i, logits += width, probabilities += width) {
+    const V maximum = V::of(maxima[i]), factor = V::of(1 / sums[i]);
+    each<V>(width, [&](std::int64_t j, auto lanes) {
+      (exponential(V::load(logits + j, lanes) - maximum) * factor).store(probabilities + j, lanes);
+    });
+  }
+}
+
+template <typename V, typename T>
+void gradients_of_probabilities(std::int64_t rows, const Vocabulary& part, const T* probabilities,
+                                const std::int32_t* labels, double scale, T* gradients) {
+  const V factor = V::of(static_cast<float>(scale));
+  for (std::int64_t i = 0; i < rows; ++i, probabilities += part.count, gradients += part.count) {
+    each<V>(part.count, [&](std::int64_t j, auto lanes) {
+      (V::load(probabilities + j, lanes) * factor).store(gradients + j, lanes);
+    });
+    if (!holds<V>(part, labels[i])) continue;
+    const std::int64_t at = labels[i] - part.first;
+    ((V::of(widened<V>(probabilities[at])) - V::of(1)) * factor).store(gradients + at, First{1});
+  }
 }
 
 }  // namespace twinpod::kernel::vector

@@ -1,0 +1,140 @@
+#include "cli/train_ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <optional>
+
+#include "cli/train_teller.hpp"
+#include "core/files.hpp"
+#include "core/half.hpp"
+#include "kernel/processor.hpp"
+#include "plan/predict.hpp"
+#include "report/step_report.hpp"
+#include "report/trace.hpp"
+#include "report/train_report.hpp"
+#include "train/agree.hpp"
+#include "train/loop.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+// An answer that starts with this is an error. It stands in no text.
+constexpr char kRefused = '\x15';
+
+std::string refusal(const Error& error) {
+  return fmt::format("{}{}{}{}{}", kRefused, static_cast<int>(error.kind), error.message, kRefused, error.hint);
+}
+
+// The same on all ranks, or none.
+Result<std::optional<Error>> open_metrics(const TrainRequest& request, comm::Communicator& world,
+                                          std::ofstream& metrics) {
+  Result<void> opened;
+  if (comm::rank_of(world) == 0 && !request.metrics.empty()) {
+    metrics.open(request.metrics);
+    if (!metrics) opened = input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
+  }
+  return train::agree(world, opened);
+}
+
+Result<void> write_timeline(const TrainRequest& request, const program::Program& program,
+                            const program::Timeline& timeline) {
+  if (!request.timeline.empty()) {
+    const Result<void> wrote = write_file(request.timeline, report::timeline_json(program, timeline));
+    if (!wrote) return wrote;
+  }
+  if (request.trace.empty()) return {};
+  std::vector<int> lines;
+  for (std::size_t i = 0; i < timeline.ranks.size(); ++i) lines.push_back(static_cast<int>(i));
+  return report::write_trace({program, timeline, lines}, request.trace);
+}
+
+std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& job) {
+  std::vector<std::string> notes;
+  if (request.measures_peak)
+    notes.emplace_back("For a better prediction: twinpod bench machine -o here.yaml, and --on here.yaml.");
+  if (request.job.model.dropout > 0 && job.training.recipe.dropout == 0)
+    notes.emplace_back("The model's dropout is off: training.dropout switches it on.");
+  if (request.job.layout.zero > 1 && job.layout.zero == 1)
+    notes.emplace_back("A pipeline keeps parameters and gradients whole: zero 1.");
+  if (job.training.precision == spec::Precision::bf16)
+    notes.emplace_back(kernel::bf16_products() == kernel::Bf16Products::native
+                           ? "bf16 products: by the processor."
+                           : "bf16 products: stored in bf16, computed in fp32, because this processor has none.");
+  return notes;
+}
+
+// Rank 0's, with the prediction beside.
+Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const spec::Job& job,
+                              const train::LoopResult& run, double peak_flop_per_s) {
+  const Result<plan::Prediction> predicted = plan::predict_step(job, plan.program);
+  report::TrainView view{.job = job, .run = run, .transport = request.transport, .peak_flop_per_s = peak_flop_per_s};
+  const report::OpTotals measured_ops = report::op_totals(plan.program, run.timeline);
+  report::OpTotals predicted_ops;
+  if (predicted) {
+    predicted_ops = report::op_totals(plan.program, sim::timeline_of(predicted->run));
+    predicted_ops.step_s = view.predicted_step_s = predicted->run.step_s;
+    view.predicted = &predicted_ops;
+    view.measured = &measured_ops;
+    view.basis = fmt::format("step {}; predicted for {}", run.record_step + 1,
+                             job.cluster.name.empty() ? "its cluster" : job.cluster.name);
+  }
+  view.notes = notes_of(request, job);
+  const Result<void> wrote = write_timeline(request, plan.program, run.timeline);
+  if (!wrote) return tl::unexpected(wrote.error());
+  return request.json ? report::train_json(view) : report::train_text(view);
+}
+
+template <typename T>
+Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& plan, comm::Communicator& world) {
+  const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
+  if (!peak) return tl::unexpected(peak.error());
+  spec::Job job = plan.job;
+  if (request.measures_peak) job.cluster.device.peak_flop_per_s.fill(*peak);
+  std::ofstream metrics;
+  const Result<std::optional<Error>> unwritable = open_metrics(request, world, metrics);
+  if (!unwritable) return tl::unexpected(unwritable.error());
+  if (*unwritable) return refusal(**unwritable);
+
+  Teller teller(job, *peak, metrics);
+  train::LoopSettings settings;
+  settings.steps = train::steps_of(job);
+  settings.record_step = std::min(request.record_step, settings.steps - 1);
+  settings.deterministic = request.deterministic;
+  settings.note = [&](const train::StepNote& note) { teller.tell(note); };
+  const Result<train::LoopResult> run = train::run_loop<T>(job, plan.program, world, plan.samples, settings);
+  teller.end();
+  if (!run) return tl::unexpected(run.error());
+  if (run->refused) return refusal(*run->refused);
+  if (comm::rank_of(world) != 0) return std::string();
+  const Result<std::string> answer = answer_of(request, plan, job, *run, *peak);
+  return answer ? *answer : refusal(answer.error());
+}
+
+}  // namespace
+
+Result<std::string> train_rank(const TrainRequest& request, const TrainPlan* plan, comm::Communicator& world) {
+  std::optional<TrainPlan> own;
+  if (plan == nullptr) {
+    Result<TrainPlan> made = plan_training(request, comm::size_of(world));
+    const Result<std::optional<Error>> refused =
+        train::agree(world, made ? Result<void>() : tl::unexpected(made.error()));
+    if (!refused) return tl::unexpected(refused.error());
+    if (*refused) return refusal(**refused);
+    plan = &own.emplace(std::move(*made));
+  }
+  return plan->job.training.precision == spec::Precision::bf16 ? train_ranks<Bf16>(request, *plan, world)
+                                                               : train_ranks<float>(request, *plan, world);
+}
+
+Result<std::string> answered(Result<std::string> answer) {
+  if (!answer || !answer->starts_with(kRefused)) return answer;
+  const std::size_t end = std::min(answer->find(kRefused, 1), answer->size() - 1);
+  Error error;
+  error.kind = static_cast<ErrorKind>((*answer)[1] - '0');
+  error.message = answer->substr(2, end - 2);
+  error.hint = answer->substr(end + 1);
+  return tl::unexpected(error);
+}
+
+}  // namespace twinpod::cli

@@ -1,0 +1,43 @@
+// What `twinpod train` was asked to do: the job for the ranks that are there, its data, and what to write.
+//
+//     Result<TrainRequest> request = train_request(arguments);
+//     Result<TrainPlan> plan = plan_training(*request, 2);      // the job, its Program and its samples for two ranks
+#pragma once
+
+#include <string>
+
+#include "cli/args.hpp"
+#include "comm/communicator.hpp"
+#include "core/error.hpp"
+#include "data/samples.hpp"
+#include "program/program.hpp"
+#include "spec/job.hpp"
+
+namespace twinpod::cli {
+
+struct TrainRequest {
+  spec::Job job;  // as it was written
+  data::TokenData data;
+  comm::Options options;
+  int ranks = 1;
+  std::string transport = "processes";  // threads, mpi
+  bool json = false;
+  bool deterministic = false;
+  bool measures_peak = false;  // the cluster's figures are not of a measurement
+  bool overlaps = false;       // gradients are reduced beside the backward passes
+  int record_step = 3;
+  std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
+};
+
+Result<TrainRequest> train_request(const Arguments& arguments);
+
+// The same on every rank. The request must outlive it.
+struct TrainPlan {
+  spec::Job job;  // as it is run
+  program::Program program;
+  data::Samples samples;
+};
+
+Result<TrainPlan> plan_training(const TrainRequest& request, int ranks);
+
+}  // namespace twinpod::cli

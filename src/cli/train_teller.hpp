@@ -1,0 +1,32 @@
+// How a run goes, told by rank 0: on a terminal a line with a bar that moves, in a file a line of JSON for each step.
+#pragma once
+
+#include <chrono>
+#include <ostream>
+#include <vector>
+
+#include "spec/job.hpp"
+#include "train/loop.hpp"
+
+namespace twinpod::cli {
+
+class Teller {
+ public:
+  // A stream that is not open is not written.
+  Teller(const spec::Job& job, double peak_flop_per_s, std::ofstream& metrics);
+
+  void tell(const train::StepNote& note);
+  void end();  // the line goes away
+
+ private:
+  const spec::Job& job_;
+  const double peak_flop_per_s_;
+  std::ofstream& metrics_;
+  const bool draws_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point drawn_at_ = {};
+  std::vector<double> seconds_ = {};  // of the last steps
+  double evaluation_loss_ = 0;        // the last
+};
+
+}  // namespace twinpod::cli
