@@ -231,7 +231,8 @@ Result<void> perform(Communicator& communicator, const Call& call) {
   }
   if (waited != Waited::reached) return tl::unexpected(failure_of(*communicator.world, waited));
   end_operation(state, number);
-  return {};
+  Result<void> done;  // not {}, which would first clear the room of an Error
+  return done;
 }
 
 Result<void> run(Communicator& communicator, const Call& call) {
