@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our collectives beside Open MPI, gloo and what memory allows, two ranks, both kinds of memory; then 4 and 8 ranks beside
-# Open MPI; then how much of an all_reduce is hidden behind computing. At the end, each bar: held or missed.
+# Our collectives beside Open MPI, gloo and what memory allows, two ranks, then 4 and 8 ranks beside Open MPI,
+# both with both kinds of memory; then how much of an all_reduce is hidden behind computing. At the end, each bar: held or missed.
 #
 #     bench/comm/run.sh [FOLDER]      writes FOLDER/*.json and *.txt (default build/bench-comm); under 4 minutes
 cd "$(dirname "$0")/../.." || exit 1
@@ -20,7 +20,11 @@ for memory in shared private; do
   measure "2-ranks-$memory-256MiB" --ranks 2 --memory $memory --bytes 256MiB --blocks 3 --against $peers,memory || exit 1
 done
 for ranks in 4 8; do
-  measure "$ranks-ranks" --ranks $ranks --bytes 8..64MiB --factor 8 --blocks 5 --against openmpi || exit 1
+  for memory in shared private; do
+    for try in 1 2; do
+      measure "$ranks-ranks-$memory-$try" --ranks $ranks --memory $memory --bytes 8..64MiB --factor 8 --blocks 5 --against openmpi || exit 1
+    done
+  done
 done
 cmake --build build/release --target comm_overlap_bench >/dev/null && build/release/bench/comm_overlap_bench --benchmark_out="$folder/overlap.txt" --benchmark_out_format=json >/dev/null || exit 1
 bench/comm/verdict.sh "$folder"/*.json "$folder/overlap.txt" | tee "$folder/verdict.txt"

@@ -73,10 +73,11 @@ bool run_native(Communicator& communicator, const Call& call, Waited& waited) {
 Result<void> run_send(Communicator& communicator, const Call& call) {
   const std::size_t bytes = call.count * size_of(call.type);
   if (communicator.rank == call.root) return send(communicator, call.input, bytes, call.peer, kMaxTag);
-  if (communicator.rank != call.peer) return {};
+  Result<void> done;
+  if (communicator.rank != call.peer) return done;
   const Result<std::size_t> received = receive(communicator, call.output, bytes, call.root, kMaxTag);
   if (!received) return tl::unexpected(received.error());
-  return {};
+  return done;
 }
 
 // Methods that may be refused.
@@ -92,8 +93,10 @@ Result<void> carry_out(Communicator& communicator, const Call& call, Pick pick, 
 
 // What most calls are, so that they need not be looked at any closer.
 bool is_plain(const Communicator& communicator, const Call& call) {
-  return call.input != nullptr && call.output != nullptr && call.root >= 0 && call.root < communicator.size() &&
-         call.verb != Verb::send && call.choice.method == Method::automatic;
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < communicator.size(); };
+  return call.input != nullptr && call.output != nullptr && is_rank(call.root) &&
+         (call.verb != Verb::send || (is_rank(call.peer) && call.peer != call.root)) &&
+         call.choice.method == Method::automatic;
 }
 
 }  // namespace
@@ -173,14 +176,22 @@ Waited await_entry(Communicator& communicator, int member, std::uint64_t signatu
   return entry.signature == signature ? Waited::reached : Waited::mismatched;
 }
 
-Waited meet(Communicator& communicator) {
+void arrive(Communicator& communicator) {
   ++communicator.stage;
   publish(communicator.blocks[static_cast<std::size_t>(communicator.rank)]->stage, communicator.stage);
+}
+
+Waited await_others(Communicator& communicator) {
   for (Block* const block : communicator.blocks) {
     const Waited waited = wait_for(block->stage, communicator.stage, communicator.world->patience);
     if (waited != Waited::reached) return waited;
   }
   return Waited::reached;
+}
+
+Waited meet(Communicator& communicator) {
+  arrive(communicator);
+  return await_others(communicator);
 }
 
 namespace {
@@ -208,8 +219,8 @@ Result<void> perform(Communicator& communicator, const Call& call) {
   if (!is_plain(communicator, call)) {
     if (Result<void> fits = check(communicator, call); !fits) return fits;
     if (Result<void> fits = check_choice(communicator, call); !fits) return fits;
-    if (call.verb == Verb::send) return run_send(communicator, call);
   }
+  if (call.verb == Verb::send) return run_send(communicator, call);
   if (communicator.sequence + 1 == communicator.world->fault_at && communicator.group == 0) {
     return perform_fault(communicator, call);
   }
@@ -231,7 +242,8 @@ Result<void> perform(Communicator& communicator, const Call& call) {
   }
   if (waited != Waited::reached) return tl::unexpected(failure_of(*communicator.world, waited));
   end_operation(state, number);
-  return {};
+  Result<void> done;  // not {}, which would first clear the room of an Error
+  return done;
 }
 
 Result<void> run(Communicator& communicator, const Call& call) {

@@ -46,7 +46,9 @@ template <bool Writes>
 void prefetch(const Entry& entry, std::size_t bytes) {
   const auto* const first = reinterpret_cast<const std::byte*>(&entry);
   const std::size_t last = bytes <= entry.data.size() ? bytes + 16 : 1;
-  for (std::size_t at = 0; at < last; at += kLine) __builtin_prefetch(first + at, Writes ? 1 : 0);
+  for (std::size_t at = 0; at < last; at += kLine) {
+    Writes ? prefetch_to_write(first + at) : __builtin_prefetch(first + at);
+  }
 }
 
 struct Meeting {

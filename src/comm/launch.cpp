@@ -104,17 +104,19 @@ struct Child {
   bool gone = false;
 };
 
-// With a core or more for each rank, each keeps to its own: two ranks on one core wait for each other for a whole turn
-// of the scheduler.
+// Ranks keep to cores of their own: two that share one wait for each other for a whole turn of the scheduler, and it
+// likes to wake a rank where the one it waited for runs. With more ranks than cores they are dealt out in turn, so that
+// neighbours are on different ones; if that does not come out even, the scheduler shares better than we do.
 void keep_to_own_cores(int rank, int ranks) {
   cpu_set_t allowed;
   cpu_set_t own;
   CPU_ZERO(&own);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < ranks) return;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
   const int cores = CPU_COUNT(&allowed);
+  if (cores < ranks && ranks % cores != 0) return;
   for (int core = 0, index = 0; core < CPU_SETSIZE && index < cores; ++core) {
     if (!CPU_ISSET(core, &allowed)) continue;
-    if (index * ranks / cores == rank) CPU_SET(core, &own);
+    if (cores < ranks ? rank % cores == index : index * ranks / cores == rank) CPU_SET(core, &own);
     ++index;
   }
   sched_setaffinity(0, sizeof own, &own);

@@ -129,6 +129,7 @@ bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) 
     if (out.descriptors - out.descriptors_read == kDescriptors) return false;
   }
   Descriptor& descriptor = channel.descriptors[out.descriptors % kDescriptors];
+  prefetch_to_write(&channel.descriptors[(out.descriptors + 2) % kDescriptors]);  // the receiver looks at the next
   if (message.bytes <= kInlineMessage) {
     descriptor.carrier = Carrier::inlined;
     descriptor.bytes = static_cast<std::uint32_t>(message.bytes);

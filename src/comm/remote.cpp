@@ -34,6 +34,7 @@ struct Reach {
   std::size_t size = 0;   // of an element
   std::size_t block = 0;  // bytes that are fetched at once
   bool failed = false;    // a rank is gone; the launcher says so
+  bool arrived = false;   // what is left to do concerns nobody else
 
   int ranks() const { return communicator.size(); }
   int rank() const { return communicator.rank; }
@@ -56,6 +57,11 @@ struct Reach {
     failed = failed || !write_remote(process(member), from, output(member) + offset, bytes);
   }
 };
+
+void arrive(Reach& reach) {
+  arrive(reach.communicator);
+  reach.arrived = true;
+}
 
 // Elements first .. first + count - 1 of everybody's input into `to`, which may be this rank's own.
 void add_up(Reach& reach, std::size_t first, std::size_t count, std::byte* to, std::byte* scratch) {
@@ -131,6 +137,7 @@ void broadcast(Reach& reach) {
   const std::size_t pushed = pushes ? bytes / 2 / 4096 * 4096 : 0;
   if (reach.rank() == root) {
     if (pushed > 0) reach.put(1 - root, reach.input(root), 0, pushed);
+    arrive(reach);
     copy_bytes(reach.call.output, reach.call.input, bytes);
   } else {
     reach.fetch(root, pushed, static_cast<std::byte*>(reach.call.output) + pushed, bytes - pushed);
@@ -164,10 +171,12 @@ void pull(Reach& reach) {
   auto* const output = static_cast<std::byte*>(call.output);
   if (call.verb == Verb::scatter) return reach.fetch(call.root, own, output, part);
   if (call.verb == Verb::gather && reach.rank() != call.root) return;
-  for (int i = 0; i < reach.ranks(); ++i) {
+  for (int i = 1; i < reach.ranks(); ++i) {
     const int m = (reach.rank() + i) % reach.ranks();
     reach.fetch(m, call.verb == Verb::all_to_all ? own : 0, output + static_cast<std::size_t>(m) * part, part);
   }
+  arrive(reach);
+  reach.fetch(reach.rank(), call.verb == Verb::all_to_all ? own : 0, output + own, part);
 }
 
 }  // namespace
@@ -195,7 +204,8 @@ Waited run_remote(Communicator& communicator, const Call& call) {
     default:
       pull(reach);
   }
-  const Waited waited = meet(communicator);
+  if (!reach.arrived) arrive(communicator);
+  const Waited waited = await_others(communicator);
   return waited == Waited::reached && reach.failed ? Waited::aborted : waited;
 }
 

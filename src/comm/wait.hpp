@@ -56,6 +56,17 @@ void sleep_on(WaitWord& word, std::uint32_t seen);
 void pause_briefly();
 std::int64_t now_ns();
 
+// Asks for a line of cache for this core alone, because it will be written soon. Who writes to a line that others have
+// read waits for it otherwise. (The compiler's own prefetch for writing only asks to read, unless it is told which
+// processor to expect; older ones take this instruction for nothing.)
+inline void prefetch_to_write(const void* address) {
+#ifdef __x86_64__
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 // The cheapest clock there is, in units of its own: the recorder reads it twice in each operation.
 inline std::int64_t now_ticks() {
 #ifdef __x86_64__

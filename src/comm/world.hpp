@@ -84,6 +84,10 @@ bool can_reach(const Communicator& communicator);
 Waited enter(Communicator& communicator, std::uint64_t signature, std::uint32_t turns = kTurns);
 // Waits until a member has entered, and looks whether it is for the same.
 Waited await_entry(Communicator& communicator, int member, std::uint64_t signature);
+// The next step of a long operation: says that this rank has come so far, and waits until all have. Between the two a
+// rank may do what concerns nobody else: the others come meanwhile.
+void arrive(Communicator& communicator);
+Waited await_others(Communicator& communicator);
 Waited meet(Communicator& communicator);
 
 // What is left of a Choice in the end, without its shape.
