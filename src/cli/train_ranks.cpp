@@ -61,6 +61,8 @@ std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& 
     notes.emplace_back(kernel::bf16_products() == kernel::Bf16Products::native
                            ? "bf16 products: by the processor."
                            : "bf16 products: stored in bf16, computed in fp32, because this processor has none.");
+  if (job.training.precision == spec::Precision::fp32 && kernel::instructions() == kernel::Instructions::amx)
+    notes.emplace_back("fp32 products: in the processor's tiles, each number as three of bf16; as exact as fp32.");
   return notes;
 }
 

@@ -5,8 +5,9 @@
 //     train_step_bench job.yaml --on here.yaml --set layout.tp=2 --steps 20 --json
 //
 // A rate counts 6 P + 12 L H S operations for each token (P: all parameters, L: layers, H: hidden, S: sequence). It is
-// compared with the best product of several shapes; best with best, both measured in the same seconds, because
-// neighbours on the machine slow down both. Times are those of the slowest rank.
+// compared with the best sgemm of several shapes, as vectors compute it (products in tiles, which steps may use, are
+// faster than that: a share may be above 1); best with best, both measured in the same seconds, because neighbours on
+// the machine slow down both. Times are those of the slowest rank.
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -98,6 +99,8 @@ struct Peak {
 
   void look(bool all) {
     constexpr double kNear = 0.96;
+    const kernel::Instructions instructions = kernel::instructions();
+    kernel::use_instructions(std::min(instructions, kernel::Instructions::avx512));
     const double least = all ? 0 : kNear * best;
     for (std::size_t i = 0; i < rates.size(); ++i) {
       if (rates[i] < least) continue;
@@ -105,6 +108,7 @@ struct Peak {
         rates[i] = std::max(rates[i], rate_of(kPeakShapes[i / 2], i % 2 == 1, matrices));
       best = std::max(best, rates[i]);
     }
+    kernel::use_instructions(instructions);
   }
 };
 
