@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What each fusion, recomputation, dropout and bf16 bring: time and memory of a training step, each measured in turn on
-# one core, the best of several.
+# one core. A step's time is the sum of the shortest time that each kind of op took in any round, because neighbours on
+# the machine disturb whole steps by more than a fusion brings.
 #
 #     bench/train/brings.sh [ROUNDS [SHAPE]]      # default: 3 rounds of shape A of train_step_bench
 #
@@ -17,7 +18,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 case $shape in
-  A) layers=6 hidden=384 heads=6 sequence=256 vocab=4096 batch=8 steps=8 ;;
+  A) layers=6 hidden=384 heads=6 sequence=256 vocab=4096 batch=8 steps=4 ;;
   B) layers=12 hidden=768 heads=12 sequence=512 vocab=50304 batch=2 steps=3 ;;
   *) echo "brings.sh: shapes are A and B, not $shape" >&2 && exit 2 ;;
 esac
@@ -56,20 +57,32 @@ for ((round = 0; round < rounds; ++round)); do
   for row in "${rows[@]}"; do
     arguments=()
     for setting in ${row#*|}; do arguments+=(--set "$setting"); done
-    answer=$("$ours" "$scratch/job.yaml" "${arguments[@]}" --steps $steps --no-peak --json) || exit 1
-    number() { sed -E "s/.*\"$1\": ([0-9.e+-]+).*/\1/" <<<"$answer"; }
-    echo "${row%%|*}|$(number step_time_s)|$(number tokens_per_s)|$(number peak_memory_bytes)" >>"$scratch/found"
+    answer=$("$ours" "$scratch/job.yaml" "${arguments[@]}" --steps $steps --where --no-peak --json) || exit 1
+    memory=$(sed -E 's/.*"peak_memory_bytes": ([0-9]+).*/\1/' <<<"$answer")
+    ops=$(sed -E 's/.*"where_s": \{([^}]*)\}.*/\1/' <<<"$answer")
+    echo "${row%%|*}|$memory|$ops" >>"$scratch/found"
   done
 done
 
-awk -F'|' '
-  !($1 in best) { names[count++] = $1; best[$1] = $2; rate[$1] = $3; memory[$1] = $4 }
-  $2 < best[$1] { best[$1] = $2; rate[$1] = $3 }
+awk -F'|' -v tokens=$((batch * sequence)) '
+  !($1 in memory) { names[count++] = $1; memory[$1] = $2 }
+  {
+    for (i = split($3, ops, ", "); i > 0; --i) {
+      split(ops[i], parts, ": ")
+      key = $1 SUBSEP parts[1]
+      if (!(key in best) || parts[2] + 0 < best[key]) best[key] = parts[2] + 0
+    }
+  }
   END {
+    for (key in best) {
+      split(key, parts, SUBSEP)
+      seconds[parts[1]] += best[key]
+    }
     printf "%-28s%10s%10s%12s%12s%10s\n", "", "step, ms", "", "tokens/s", "peak, MB", ""
     for (i = 0; i < count; ++i) {
       name = names[i]
-      printf "%-28s%10.1f%9.1f%%%12.0f%12.1f%9.1f%%\n", name, 1e3 * best[name], 100 * (best[name] / best[names[0]] - 1),
-             rate[name], memory[name] / 1e6, 100 * (memory[name] / memory[names[0]] - 1)
+      printf "%-28s%10.1f%+9.1f%%%12.0f%12.1f%+9.1f%%\n", name, 1e3 * seconds[name],
+             100 * (seconds[name] / seconds[names[0]] - 1), tokens / seconds[name], memory[name] / 1e6,
+             100 * (memory[name] / memory[names[0]] - 1)
     }
   }' "$scratch/found"
