@@ -124,10 +124,14 @@ tl::unexpected<Error> refuse(Run<T>& run, const Error& error) {
   return tl::unexpected(error);
 }
 
-// Of data that this rank read. Ranks that share a copy of the data find the same, so with one copy nobody asks.
+template <typename T>
+tl::unexpected<Error> not_finite(Run<T>& run, const std::string& what) {
+  return refuse(run, infeasible("train: " + what, "a lower learning rate, a warm-up, or clip 1").value());
+}
+
+// Of data that this rank read: copies of the model read different samples, and hosts have files of their own.
 template <typename T>
 Result<void> all_have_read(Run<T>& run, const Result<void>& read) {
-  if (run.samples.settings.data_parallel == 1) return read ? read : refuse(run, read.error());
   const Result<std::optional<Error>> refused = agree(run.rank.world, read);
   if (!refused) return tl::unexpected(refused.error());
   if (*refused) return refuse(run, **refused);
@@ -148,6 +152,10 @@ Result<double> evaluate_all(Run<T>& run, int step) {
     const Result<double> loss = evaluate(run.rank);
     if (!loss) return loss;
     sum += *loss;
+  }
+  if (!std::isfinite(sum)) {
+    return not_finite(run, fmt::format("step {}: the loss of the evaluation behind it is {}; samples {}", step + 1, sum,
+                                       samples_text(samples, step)));
   }
   return sum / batches;
 }
@@ -179,11 +187,8 @@ Result<StepNote> one_step(Run<T>& run, int step) {
   const Result<StepResult> done = run_step(rank, own);
   if (!done) return tl::unexpected(done.error());
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
-    return refuse(run,
-                  infeasible(fmt::format("train: step {}: the loss is {}, the norm of the gradients {}; samples {}",
-                                         step + 1, done->loss, done->gradient_norm, samples_text(run.samples, step)),
-                             "a lower learning rate, a warm-up, or clip 1")
-                      .value());
+    return not_finite(run, fmt::format("step {}: the loss is {}, the norm of the gradients {}; samples {}", step + 1,
+                                       done->loss, done->gradient_norm, samples_text(run.samples, step)));
   }
   if (measures_scale) {
     if (Result<void> scale = measure_scale(run, done->seconds); !scale) return tl::unexpected(scale.error());
