@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Our collectives beside Open MPI, gloo and what memory allows, two ranks, then 4 and 8 ranks beside Open MPI,
-# both with both kinds of memory; then how much of an all_reduce is hidden behind computing. At the end, each bar: held or missed.
+# Our collectives beside Open MPI, gloo and what memory allows, two ranks; then 4 and 8 ranks beside Open MPI; each with
+# both kinds of memory. Then how much of an all_reduce is hidden behind computing. At the end, each bar: held or missed.
 #
 #     bench/comm/run.sh [FOLDER]      writes FOLDER/*.json and *.txt (default build/bench-comm); under 4 minutes
 cd "$(dirname "$0")/../.." || exit 1

@@ -224,7 +224,7 @@ void take_pointer(Local& local, const void* address, bool remote, std::size_t to
     return true;
   };
   message.arrived = total;
-  if (total >= kSharedFrom && total == message.bytes) {
+  if (total >= (remote ? kSharedRemoteFrom : kSharedFrom) && total == message.bytes) {
     const bool reachable = local.may_reach || is_shared(local.segment, message.data, total);
     if (reachable) pickup.target.store(message.data, std::memory_order_release);
     copy_blocks(pickup, total, copy);

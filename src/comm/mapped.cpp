@@ -35,24 +35,37 @@ Share share_of(std::size_t count, std::size_t element_size, int ranks, int rank)
   return {begin, end - begin};
 }
 
-// From the inputs of all, `offset` bytes on, into the targets.
+// From the inputs of all, `offset` bytes on, into the targets. `whole`: elements in all, of which this is a part.
 void add_up(const Communicator& communicator, const Call& call, std::size_t offset, std::size_t count,
-            std::span<void* const> targets) {
+            std::span<void* const> targets, std::size_t whole) {
   std::array<const void*, kMaxLocalRanks> sources;  // NOLINT: filled below
   const auto ranks = static_cast<std::size_t>(communicator.size());
   for (std::size_t m = 0; m < ranks; ++m) sources[m] = input_of(communicator, static_cast<int>(m)) + offset;
-  if (count > 0) reduce({call.type, call.op, communicator.size()}, {sources.data(), ranks}, targets, count);
+  if (count > 0) reduce({call.type, call.op, communicator.size(), whole}, {sources.data(), ranks}, targets, count);
 }
 
-void reduce_share(const Communicator& communicator, const Call& call) {
-  const Share share = share_of(call.count, size_of(call.type), communicator.size(), communicator.rank);
-  const std::size_t offset = share.first * size_of(call.type);
+// Elements first .. first + count - 1 of the sum to all who get it; the own output is the first.
+void reduce_block(const Communicator& communicator, const Call& call, Share block, std::size_t whole) {
+  const std::size_t offset = block.first * size_of(call.type);
   std::array<void*, kMaxLocalRanks> targets;  // NOLINT: filled below
   std::size_t num_targets = 0;
-  for (int m = 0; m < communicator.size(); ++m) {
+  for (int i = 0; i < communicator.size(); ++i) {
+    const int m = (communicator.rank + i) % communicator.size();
     if (call.verb == Verb::all_reduce || m == call.root) targets[num_targets++] = output_of(communicator, m) + offset;
   }
-  add_up(communicator, call, offset, share.count, {targets.data(), num_targets});
+  add_up(communicator, call, offset, block.count, {targets.data(), num_targets}, whole);
+}
+
+// Every second time from the end to the beginning: what was used last is still in the cache.
+void reduce_share(const Communicator& communicator, const Call& call) {
+  constexpr std::size_t kBlockBytes = std::size_t{512} << 10U;
+  const Share share = share_of(call.count, size_of(call.type), communicator.size(), communicator.rank);
+  const std::size_t block = kBlockBytes / size_of(call.type);
+  const std::size_t blocks = (share.count + block - 1) / block;
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const std::size_t first = (communicator.sequence % 2 == 0 ? i : blocks - 1 - i) * block;
+    reduce_block(communicator, call, {share.first + first, std::min(block, share.count - first)}, share.count);
+  }
 }
 
 // With two ranks and in place the root would have nothing to do, so it pushes half if it can.
@@ -110,7 +123,8 @@ Waited run_mapped(Communicator& communicator, const Call& call) {
     case Verb::reduce_scatter: {
       void* const target = call.output;
       const std::size_t part = call.count * size_of(call.type);
-      add_up(communicator, call, static_cast<std::size_t>(communicator.rank) * part, call.count, {&target, 1});
+      add_up(communicator, call, static_cast<std::size_t>(communicator.rank) * part, call.count, {&target, 1},
+             call.count);
       break;
     }
     case Verb::broadcast:

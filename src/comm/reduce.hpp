@@ -17,7 +17,8 @@ namespace twinpod::comm {
 struct Reduction {
   ElementType type = ElementType::f32;
   ReduceOp op = ReduceOp::sum;
-  int divisor = 1;  // of an average: how many contributions there are; 1 leaves the sum as it is
+  int divisor = 1;        // of an average: how many contributions there are; 1 leaves the sum as it is
+  std::size_t whole = 0;  // elements in all, if this is a part: what is large goes past the caches
 };
 
 enum class VectorWidth { scalar, avx2, avx512 };

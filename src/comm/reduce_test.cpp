@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/half.hpp"
@@ -76,9 +77,10 @@ TEST(Reduce, WritesTheSumIntoBothBuffersInPlace) {
   }
 }
 
-// Large sums that go elsewhere take another way, with a rest at the end and only for aligned targets.
+// Large sums that go elsewhere take other ways, with a rest at the end and only for aligned targets.
 TEST(Reduce, LargeSumsAreTheSameAsSmallOnes) {
-  for (const std::size_t count : {std::size_t{300'000}, std::size_t{300'007}}) {
+  for (const auto& [count, whole] :
+       {std::pair<std::size_t, std::size_t>{300'000, 0}, {300'007, 0}, {300'007, 1'000'000}}) {
     for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
       const std::vector<std::byte> a = random_elements(ElementType::f32, count, 1);
       const std::vector<std::byte> b = random_elements(ElementType::f32, count, 2);
@@ -90,7 +92,7 @@ TEST(Reduce, LargeSumsAreTheSameAsSmallOnes) {
       float* const first = memory + shift;
       float* const second = memory + 320'000 + shift;
       void* const targets[] = {first, second};
-      reduce({}, sources, targets, count);
+      reduce({.whole = whole}, sources, targets, count);
       EXPECT_EQ(std::memcmp(first, expected.data(), count * sizeof(float)), 0) << count << " " << shift;
       EXPECT_EQ(std::memcmp(second, expected.data(), count * sizeof(float)), 0) << count << " " << shift;
       std::free(memory);

@@ -23,8 +23,8 @@ std::size_t block_for(int ranks) {
   return std::max(kLeastBlock, kBlocksBytes / static_cast<std::size_t>(ranks) / kLeastBlock * kLeastBlock);
 }
 
-// Sums of so many bytes leave no room in the caches for anything else, so they go past them.
-constexpr std::size_t kStreamedSum = std::size_t{32} << 20U;
+// Sums of so many bytes in all ranks leave no room in the caches for anything else, so they go past them.
+constexpr std::size_t kStreamedSum = std::size_t{64} << 20U;
 
 constexpr std::size_t kStreamedPart = std::size_t{1} << 20U;  // the same of what is only copied
 
@@ -103,7 +103,8 @@ void reduce_share(Reach& reach) {
                     lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(reach.ranks()) * line);
   };
   const std::size_t end = share(reach.rank() + 1);
-  const bool streams = call.input != call.output && call.count * reach.size >= kStreamedSum;
+  const bool streams =
+      call.input != call.output && call.count * reach.size * static_cast<std::size_t>(reach.ranks()) >= kStreamedSum;
   for (std::size_t first = share(reach.rank()); first < end; first += reach.block / reach.size) {
     const std::size_t count = std::min(reach.block / reach.size, end - first);
     const bool keeps = call.verb == Verb::all_reduce || reach.rank() == call.root;
