@@ -18,7 +18,8 @@ set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlo
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
     "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc")
 
-# Headers of others that nearly every file includes, compiled once for each library: a build takes a third less time.
+# Headers of others that nearly every file includes, compiled once for all libraries with the same options: a build takes
+# a third less time. Not json.hpp: gcc would instantiate what it declares in every file, half a second each time.
 # `./test full` builds once without (TWINPOD_PRECOMPILES), which shows that each file includes what it uses.
 set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> <functional> <map> <optional> <string>
                            <string_view> <utility> <vector>)
@@ -31,7 +32,41 @@ set(TWINPOD_LOW_MODULES core spec kernel data layout model collective comm)
 # quarters of the time.
 set(TWINPOD_TEXT_MODULES validate emit report cli)
 
+# The tests' own code need not be fast either, and builds in half of the time.
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(TWINPOD_TEXT_OPTIONS -O1)
+  set(TWINPOD_TEST_OPTIONS -O0)
+endif()
+
 include(GoogleTest)
+
+# precompiled(NAME OPTIONS -O1 HEADERS <gtest/gtest.h> LINKS GTest::gtest): the common headers and those, for the targets
+# that have these options and reuse_precompiled(TARGET NAME).
+function(precompiled name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OPTIONS;HEADERS;LINKS")
+  if(TWINPOD_PRECOMPILES)
+    set(source ${CMAKE_BINARY_DIR}/precompiled.cpp)
+    if(NOT EXISTS ${source})
+      file(WRITE ${source} "")
+    endif()
+    add_library(precompiled_${name} OBJECT ${source})
+    target_compile_options(precompiled_${name} PRIVATE ${arg_OPTIONS})
+    target_link_libraries(precompiled_${name} PRIVATE fmt::fmt twinpod_flags ${arg_LINKS})
+    target_precompile_headers(precompiled_${name} PRIVATE ${TWINPOD_COMMON_HEADERS} ${arg_HEADERS})
+  endif()
+endfunction()
+
+function(reuse_precompiled target name)
+  if(TWINPOD_PRECOMPILES)
+    target_precompile_headers(${target} REUSE_FROM precompiled_${name})
+  endif()
+endfunction()
+
+precompiled(code)
+if(TWINPOD_TEXT_OPTIONS)
+  precompiled(text OPTIONS ${TWINPOD_TEXT_OPTIONS})
+endif()
+precompiled(tests OPTIONS ${TWINPOD_TEST_OPTIONS} HEADERS <gtest/gtest.h> LINKS GTest::gtest)
 
 # Configure again when a folder appears.
 file(GLOB unused CONFIGURE_DEPENDS LIST_DIRECTORIES true ${CMAKE_SOURCE_DIR}/src/*)
@@ -85,14 +120,11 @@ function(add_module_library name uses links)
   endif()
   target_include_directories(${name} ${public} ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} ${public} fmt::fmt ${private} twinpod_flags ${links})
-  if(ARGN AND TWINPOD_PRECOMPILES)
-    target_precompile_headers(${name} PRIVATE ${TWINPOD_COMMON_HEADERS})
-    if("nlohmann_json::nlohmann_json" IN_LIST links)
-      target_precompile_headers(${name} PRIVATE <nlohmann/json.hpp>)
-    endif()
-  endif()
-  if(ARGN AND name IN_LIST TWINPOD_TEXT_MODULES)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(ARGN AND TWINPOD_TEXT_OPTIONS AND name IN_LIST TWINPOD_TEXT_MODULES)
+    target_compile_options(${name} PRIVATE ${TWINPOD_TEXT_OPTIONS})
+    reuse_precompiled(${name} text)
+  elseif(ARGN)
+    reuse_precompiled(${name} code)
   endif()
   foreach(used IN LISTS uses)
     if(TARGET ${used})
@@ -199,11 +231,8 @@ function(add_tests tests modules)
     list(APPEND libraries twinpod_flags nlohmann_json::nlohmann_json GTest::gtest_main)
     add_library(tests_${half} OBJECT ${files})
     target_link_libraries(tests_${half} PRIVATE ${libraries})
-    # The tests' own code need not be fast, and builds in half of the time.
-    target_compile_options(tests_${half} PRIVATE $<$<CONFIG:Release>:-O0>)
-    if(TWINPOD_PRECOMPILES)
-      target_precompile_headers(tests_${half} PRIVATE ${TWINPOD_COMMON_HEADERS} <gtest/gtest.h> <nlohmann/json.hpp>)
-    endif()
+    target_compile_options(tests_${half} PRIVATE ${TWINPOD_TEST_OPTIONS})
+    reuse_precompiled(tests_${half} tests)
     add_executable(twinpod_tests_${half} $<TARGET_OBJECTS:tests_${half}>)
     target_link_libraries(twinpod_tests_${half} PRIVATE ${libraries})
   endforeach()
