@@ -28,9 +28,9 @@ set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> 
 # others' without; `./test full` runs all of them both ways.
 set(TWINPOD_LOW_MODULES core spec kernel data layout model collective comm)
 
-# Those that make text of results, and those that fit: nobody waits for them, so they need not be fast and build in three
+# Those that read and write text, and those that fit: nobody waits for them, so they need not be fast and build in three
 # quarters of the time.
-set(TWINPOD_TEXT_MODULES validate emit report cli)
+set(TWINPOD_TEXT_MODULES spec validate emit report cli)
 
 # The tests' own code need not be fast either, and builds in half of the time.
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
