@@ -22,6 +22,3 @@ endif()
 if(TWINPOD_FUZZ AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   message(FATAL_ERROR "TWINPOD_FUZZ needs clang: libFuzzer is part of it")
 endif()
-if(TWINPOD_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage feedback from all of the code
-endif()

@@ -158,6 +158,9 @@ function(module name)
   list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$|/cli/main\\.cpp$")
   add_module_library(${name} "${arg_USES}" "${arg_LINKS}" ${sources})
   set_property(GLOBAL APPEND PROPERTY twinpod_modules ${name})
+  if(fuzzs)
+    set_property(GLOBAL APPEND PROPERTY twinpod_fuzzed ${name} ${arg_USES})
+  endif()
 endfunction()
 
 # Files *_avx2.cpp and so on are compiled for processors that have more than all have; which of them runs is decided then.
@@ -215,6 +218,18 @@ function(add_single_file_programs files folder)
   endforeach()
 endfunction()
 
+# Coverage feedback for libFuzzer from the modules that its targets run. Others, and the tests, run and build faster without.
+# The option is what -fsanitize=fuzzer-no-link stands for; it leaves the precompiled headers valid.
+function(give_coverage modules)
+  list(REMOVE_DUPLICATES modules)
+  foreach(name IN LISTS modules)
+    get_target_property(type ${name} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      target_compile_options(${name} PRIVATE -fsanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
+    endif()
+  endforeach()
+endfunction()
+
 # twinpod_tests has the tests of all modules; twinpod_tests_low and twinpod_tests_high those of two halves, each with the
 # libraries that it needs and no others.
 function(add_tests tests modules)
@@ -241,7 +256,7 @@ function(add_tests tests modules)
 endfunction()
 
 function(finish_modules)
-  foreach(kind modules tests benchs fuzzs)
+  foreach(kind modules tests benchs fuzzs fuzzed)
     get_property(${kind} GLOBAL PROPERTY twinpod_${kind})
   endforeach()
   if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.cpp)
@@ -255,6 +270,7 @@ function(finish_modules)
   endif()
   add_single_file_programs("${benchs}" bench benchmark::benchmark_main)
   if(TWINPOD_FUZZ)
+    give_coverage("${fuzzed}")
     add_single_file_programs("${fuzzs}" fuzz -fsanitize=fuzzer)
   endif()
 endfunction()
