@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "store/checkpoints.hpp"
 #include "store/checksum.hpp"
@@ -23,6 +24,12 @@ const std::vector<float>& values() {
 void must(bool good) {
   if (!good) std::abort();
 }
+
+// A folder that is gone at the end.
+struct Scratch {
+  const std::string root = "store_bench.scratch";
+  ~Scratch() { std::filesystem::remove_all(root); }
+};
 
 std::string save(Files& files, const std::string& root) {
   const Dims shape = {kElements / 8192, 8192};
@@ -51,10 +58,10 @@ BENCHMARK(sum)->UseRealTime();
 template <typename Kind>
 void save_and_prune(benchmark::State& state) {
   Kind files;
-  const std::string root = "store_bench.scratch";
+  const Scratch scratch;
   for (auto _ : state) {
-    save(files, root);
-    must(prune_checkpoints(files, root, 1).has_value());
+    save(files, scratch.root);
+    must(prune_checkpoints(files, scratch.root, 1).has_value());
   }
   count_bytes(state);
 }
@@ -65,7 +72,8 @@ BENCHMARK(save_and_prune<PosixFiles>)->UseRealTime();
 template <typename Kind>
 void load(benchmark::State& state) {
   Kind files;
-  const std::string folder = "store_bench.scratch/" + save(files, "store_bench.scratch");
+  const Scratch scratch;
+  const std::string folder = scratch.root + "/" + save(files, scratch.root);
   const Manifest manifest = read_manifest(files, folder).value();
   std::vector<float> loaded(kElements);
   const WantedRegion all = {"w", "F32", whole(manifest.tensors[0].shape), std::as_writable_bytes(std::span(loaded))};

@@ -79,8 +79,8 @@ inline std::vector<TestRegion> regions_of_rank(const TestLayout& layout, int ran
 }
 
 // Calls body(value in the region, element in the whole tensor).
-template <typename Region_, typename Body>
-void for_each_element(Region_& region, const Body& body) {
+template <typename Body>
+void for_each_element(TestRegion& region, const Body& body) {
   const Region all = whole(test_tensors()[region.tensor].shape);
   if (region.values.empty()) return;
   for_each_run(region.region, all, region.region, [&](const Run& run) {
