@@ -16,7 +16,7 @@ set(TWINPOD_MODULES core spec kernel data layout cluster model collective progra
 # Packages that only the modules which LINK them may include: "what the include starts with=target".
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
-    "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc")
+    "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc" "xxhash.h=xxhash")
 
 # Headers of others that nearly every file includes, compiled once for all libraries with the same options: a build takes
 # a third less time. Not json.hpp: gcc would instantiate what it declares in every file, half a second each time.
@@ -26,7 +26,7 @@ set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> 
 
 # Those that share memory or index by hand, and what they stand on: `./test` runs their tests under the sanitizers, the
 # others' without; `./test full` runs all of them both ways.
-set(TWINPOD_LOW_MODULES core spec kernel data layout model collective comm)
+set(TWINPOD_LOW_MODULES core spec kernel data layout model collective comm store)
 
 # Those that read and write text, and those that fit: nobody waits for them, so they need not be fast and build in three
 # quarters of the time.

@@ -1,0 +1,46 @@
+// The checkpoints of a store: which there are, which to take, which to remove.
+//
+//     for (const CheckpointInfo& info : list_checkpoints(files, root).value()) ...      // newest first
+//     prune_checkpoints(files, root, 3);
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "store/files.hpp"
+#include "store/manifest.hpp"
+
+namespace twinpod::store {
+
+struct CheckpointInfo {
+  std::string name;
+  std::int64_t number = 0;
+  bool complete = false;   // the manifest is good and every shard is there in its length
+  bool abandoned = false;  // there is no manifest: a save that never ended, or one that is going on
+  std::string problem;     // why it is not complete
+  std::int64_t step = 0;   // these three only when the manifest is good
+  std::int64_t bytes = 0;
+  std::int64_t num_shards = 0;
+};
+
+// Newest first. What has no name of a checkpoint is passed over. No folder, no checkpoints.
+Result<std::vector<CheckpointInfo>> list_checkpoints(Files& files, const std::string& root);
+
+// The newest of which every byte is as it was written; reads all of it. Older ones are tried when it is not.
+struct WholeCheckpoint {
+  std::string name;
+  Manifest manifest;
+  std::vector<std::string> passed_over;  // newer ones, and why
+};
+Result<WholeCheckpoint> newest_whole(Files& files, const std::string& root);
+
+// The manifest goes first, so that half a checkpoint is never taken for one.
+Result<void> remove_checkpoint(Files& files, const std::string& root, const std::string& name);
+
+// Keeps the `keep` newest complete ones and removes what is older; abandoned ones go when a newer one is complete. One
+// that cannot be read is not counted, and stays while it is newer than the oldest that is kept. Returns how many were
+// removed. keep < 1 keeps one. With `below`, only what has a smaller number is removed. A save may be going on.
+Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below = INT64_MAX);
+
+}  // namespace twinpod::store

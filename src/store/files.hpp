@@ -1,0 +1,79 @@
+// The one way of the store to a file system, so that the same code runs on a disk, in memory, and on a simulated disk
+// that loses what was not brought to it.
+//
+//     PosixFiles files;
+//     const Result<void> written = write_new_file(files, "runs/a/note", bytes);      // there whole, or not at all
+//
+// Nothing here is durable before it is synced: the bytes of a file by sync(), its name by sync_folder() of its folder.
+// A sync that failed must not be tried again: Linux drops what it could not write and says yes the next time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace twinpod::store {
+
+using Bytes = std::vector<std::byte>;
+
+// An open file; `path` is for messages.
+struct File {
+  int id = -1;
+  std::string path;
+};
+
+// Every call may be made by several threads at once. Errors name the path and the reason.
+class Files {
+ public:
+  virtual ~Files() = default;
+
+  // For writing. Refused when the name is taken.
+  virtual Result<File> create(const std::string& path) = 0;
+  // For reading.
+  virtual Result<File> open(const std::string& path) = 0;
+  virtual Result<void> close(const File& file) = 0;
+  // Both return how many bytes were moved, which may be fewer than asked for; read: 0 at the end.
+  virtual Result<std::size_t> write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) = 0;
+  virtual Result<std::size_t> read(const File& file, std::int64_t offset, std::span<std::byte> bytes) = 0;
+  virtual Result<std::int64_t> size(const File& file) = 0;
+  virtual Result<void> sync(const File& file) = 0;
+
+  virtual Result<void> sync_folder(const std::string& path) = 0;
+  // Replaces what has the new name, in one step.
+  virtual Result<void> rename(const std::string& from, const std::string& to) = 0;
+  // Refused when the name is taken.
+  virtual Result<void> make_folder(const std::string& path) = 0;
+  // A file or an empty folder.
+  virtual Result<void> remove(const std::string& path) = 0;
+  // Names in the folder, sorted.
+  virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
+  virtual Result<bool> exists(const std::string& path) = 0;
+};
+
+// "path: cannot be written: No space left on device"; `code` is an errno.
+tl::unexpected<Error> io_error(const std::string& path, std::string_view what, int code);
+
+// All of the bytes, or an error.
+Result<void> write_all(Files& files, const File& file, std::int64_t offset, std::span<const std::byte> bytes);
+Result<void> read_all(Files& files, const File& file, std::int64_t offset, std::span<std::byte> bytes);
+
+// A whole file; refused when it has more than `max_bytes`.
+Result<Bytes> read_whole(Files& files, const std::string& path, std::int64_t max_bytes);
+
+// Writes `path`.partial, syncs it and gives it its name, replacing what had it. The name is durable after
+// sync_folder(). What an earlier attempt left under the temporary name is removed.
+Result<void> write_new_file(Files& files, const std::string& path, std::span<const std::byte> bytes);
+
+inline constexpr std::string_view kPartial = ".partial";
+
+inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace twinpod::store

@@ -1,0 +1,128 @@
+#include "store/tiers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "store/checkpoints.hpp"
+#include "store/extents.hpp"
+#include "store/load.hpp"
+#include "store/save.hpp"
+
+namespace twinpod::store {
+namespace {
+
+// A shard on its way, both ends open.
+Result<void> copy_extents(Files& from, const File& source, Files& to, const File& target, const Manifest& manifest,
+                          const Shard& shard, const OnProgress& progress) {
+  const auto all = static_cast<std::int64_t>(shard.checksums.size());
+  const std::int64_t most = extents_at_once(manifest.extent_bytes);
+  Bytes bytes;
+  for (std::int64_t first = 0; first < all; first += most) {
+    Result<void> read = read_extents(from, source, manifest, shard, first, std::min(most, all - first), bytes);
+    if (!read) return read;
+    if (Result<void> put = write_all(to, target, first * manifest.extent_bytes, bytes); !put) return put;
+    if (progress && !progress(static_cast<std::int64_t>(bytes.size()))) {
+      return infeasible(fmt::format("copying to {} was stopped", target.path));
+    }
+  }
+  return to.sync(target);
+}
+
+Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& name, const Manifest& manifest,
+                        const Shard& shard, const OnProgress& progress) {
+  const std::string path = fmt::format("{}/{}/{}", to.root, name, shard.file);
+  const Result<File> source = from.files->open(fmt::format("{}/{}/{}", from.root, name, shard.file));
+  if (!source) return tl::unexpected(source.error());
+  const Result<File> target = to.files->create(path + std::string(kPartial));
+  if (!target) {
+    (void)from.files->close(*source);
+    return tl::unexpected(target.error());
+  }
+  const Result<void> copied = copy_extents(*from.files, *source, *to.files, *target, manifest, shard, progress);
+  (void)from.files->close(*source);  // it was only read
+  const Result<void> closed = to.files->close(*target);
+  if (!copied) return copied;
+  if (!closed) return closed;
+  return to.files->rename(target->path, path);
+}
+
+// false: it is there already. What has a manifest is never removed here, not even when it cannot be read: perhaps only
+// this once, and the other copy may be in a memory that is gone tomorrow.
+Result<bool> make_room(const Tier& to, const std::string& name, const Manifest& manifest) {
+  if (const auto opened = open_store(*to.files, to.root); !opened) return tl::unexpected(opened.error());
+  const std::string folder = to.root + "/" + name;
+  const Result<bool> there = to.files->exists(folder);
+  if (!there) return there;
+  if (*there) {
+    const Result<bool> committed = to.files->exists(fmt::format("{}/{}", folder, kManifestFile));
+    if (!committed) return committed;
+    if (*committed) {
+      const Result<Manifest> known = read_manifest(*to.files, folder);
+      if (!known) return tl::unexpected(known.error());
+      if (*known == manifest) return false;
+      return infeasible(fmt::format("{} is another checkpoint than {} of the faster tier", folder, name),
+                        "move one of them away: two runs have saved to this store");
+    }
+    Result<void> removed = remove_checkpoint(*to.files, to.root, name);
+    if (!removed) return tl::unexpected(removed.error());
+  }
+  if (Result<void> made = to.files->make_folder(folder); !made) return tl::unexpected(made.error());
+  if (Result<void> synced = to.files->sync_folder(to.root); !synced) return tl::unexpected(synced.error());
+  return true;
+}
+
+}  // namespace
+
+Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std::string& name,
+                                     const OnProgress& progress) {
+  const Result<Manifest> manifest = read_manifest(*from.files, from.root + "/" + name);
+  if (!manifest) return tl::unexpected(manifest.error());
+  const Result<bool> wanted = make_room(to, name, *manifest);
+  if (!wanted) return tl::unexpected(wanted.error());
+  if (!*wanted) return 0;
+  for (const Shard& shard : manifest->shards) {
+    Result<void> copied = copy_shard(from, to, name, *manifest, shard, progress);
+    if (!copied) return tl::unexpected(copied.error());
+  }
+  if (Result<void> synced = to.files->sync_folder(to.root + "/" + name); !synced) return tl::unexpected(synced.error());
+  Result<void> committed = commit_checkpoint(*to.files, to.root, name, *manifest);
+  if (!committed) return tl::unexpected(committed.error());
+  return total_bytes(*manifest);
+}
+
+Result<FoundOnTier> newest_on_tiers(const std::vector<Tier>& tiers) {
+  FoundOnTier found;
+  std::vector<std::tuple<std::int64_t, std::size_t, std::string>> candidates;  // newest first, then fastest
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(*tiers[i].files, tiers[i].root);
+    if (!infos) found.passed_over.push_back(fmt::format("tier {}: {}", tiers[i].name, to_string(infos.error())));
+    if (!infos) continue;
+    for (const CheckpointInfo& info : *infos) candidates.emplace_back(-info.number, i, info.name);
+  }
+  std::sort(candidates.begin(), candidates.end());
+  for (const auto& [negative, tier, name] : candidates) {
+    Result<Manifest> manifest = verify_checkpoint(*tiers[tier].files, tiers[tier].root + "/" + name);
+    if (manifest) {
+      found.tier = tier;
+      found.name = name;
+      found.manifest = std::move(*manifest);
+      return found;
+    }
+    found.passed_over.push_back(fmt::format("{} on tier {}: {}", name, tiers[tier].name, to_string(manifest.error())));
+  }
+  return infeasible("no tier has a whole checkpoint", fmt::format("{}", fmt::join(found.passed_over, "\n  ")));
+}
+
+Result<std::int64_t> next_number(const std::vector<Tier>& tiers) {
+  std::int64_t number = 1;
+  for (const Tier& tier : tiers) {
+    const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(*tier.files, tier.root);
+    if (!infos) return tl::unexpected(infos.error());
+    if (!infos->empty()) number = std::max(number, infos->front().number + 1);
+  }
+  return number;
+}
+
+}  // namespace twinpod::store
