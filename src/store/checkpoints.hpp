@@ -1,6 +1,6 @@
 // The checkpoints of a store: which there are, which to take, which to remove.
 //
-//     for (const CheckpointInfo& info : list_checkpoints(files, root).value()) ...      // newest first
+//     Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);      // newest first
 //     prune_checkpoints(files, root, 3);
 #pragma once
 

@@ -26,7 +26,8 @@ struct World {
 
 std::vector<std::int64_t> numbers(Files& files) {
   std::vector<std::int64_t> all;
-  for (const CheckpointInfo& info : list_checkpoints(files, "/s").value()) all.push_back(info.number);
+  const std::vector<CheckpointInfo> infos = list_checkpoints(files, "/s").value();
+  for (const CheckpointInfo& info : infos) all.push_back(info.number);
   return all;
 }
 
