@@ -12,7 +12,6 @@
 namespace twinpod::spec {
 namespace {
 
-
 // `schedule: {file: mine.csv}`, or `schedule: mine.csv` as the command line says it; empty: a schedule with a name.
 std::string schedule_file(const Node& layout) {
   const Node* schedule = layout.find("schedule");
