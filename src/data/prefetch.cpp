@@ -29,7 +29,7 @@ Result<void> read_batch(const Samples& samples, std::int64_t step, std::int64_t 
     const std::span tokens = std::span(batch.tokens).subspan(i * sequence, sequence);
     const std::span labels = std::span(batch.labels).subspan(i * sequence, sequence);
     if (Result<void> read = read_sample(samples, numbers[i], tokens, labels); !read) {
-      read.error().message = "step " + std::to_string(step) + ": " + read.error().message;
+      read.error().message = "step " + std::to_string(step + 1) + ": " + read.error().message;
       return read;
     }
   }

@@ -71,7 +71,7 @@ TEST(Prefetcher, AnErrorComesAtItsStepAndStays) {
   for (int again = 0; again < 2; ++again) {
     const Result<void> read = prefetcher.next(batch);
     ASSERT_FALSE(read);
-    EXPECT_EQ(read.error().message.find("step " + std::to_string(step) + ": "), 0U) << read.error().message;
+    EXPECT_EQ(read.error().message.find("step " + std::to_string(step + 1) + ": "), 0U) << read.error().message;
   }
 }
 
