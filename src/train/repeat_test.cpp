@@ -4,7 +4,6 @@
 
 #include <bit>
 
-#include "kernel/gemm.hpp"
 #include "kernel/product.hpp"
 #include "train/test_job.hpp"
 
@@ -81,12 +80,6 @@ std::string bits_of(const Case& one, Start start) {
   if (!bits) ADD_FAILURE() << bits.error().message;
   return bits ? *bits : std::string();
 }
-
-// Gives back the ways of products that were found to be fast when it goes.
-struct FirstWays {
-  FirstWays() { kernel::tune_gemm(false); }
-  ~FirstWays() { kernel::tune_gemm(true); }
-};
 
 void expect_equal_bits(Start start) {
   const FirstWays first_ways;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/rng.hpp"
+#include "kernel/gemm.hpp"
 #include "kernel/product.hpp"
 #include "program/check.hpp"
 #include "program/generate.hpp"
@@ -111,5 +112,11 @@ Trained train_small(spec::Job job, int steps) {
   if (!done) ADD_FAILURE() << done.error().message;
   return trained;
 }
+
+// Gives back the ways of products that were found to be fast when it goes.
+struct FirstWays {
+  FirstWays() { kernel::tune_gemm(false); }
+  ~FirstWays() { kernel::tune_gemm(true); }
+};
 
 }  // namespace twinpod::train
