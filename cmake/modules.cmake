@@ -168,7 +168,7 @@ function(instructions name)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*_${name}.cpp)
     # gcc 12 warns of its own headers: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105593
-    set(options ${ARGN} $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    set(options ${ARGN} "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>")
     set_source_files_properties(${files} PROPERTIES COMPILE_OPTIONS "${options}" SKIP_PRECOMPILE_HEADERS ON)
   endif()
 endfunction()

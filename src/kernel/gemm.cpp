@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 #include <type_traits>
@@ -18,6 +17,7 @@
 #include "kernel/passes.hpp"
 #include "kernel/processor.hpp"
 #include "kernel/reference/gemm.hpp"
+#include "kernel/room.hpp"
 #include "kernel/tiles.hpp"
 
 namespace twinpod::kernel {
@@ -42,19 +42,8 @@ void by_library(const Gemm& s, const float* a, const float* b, float* c) {
              s.accumulate ? 1 : 0, c, s.stride_c);
 }
 
-// Where packed blocks go: once for each thread that computes.
 float* packing_room(std::int64_t floats) {
-  constexpr std::align_val_t kLine{64};
-  struct Free {
-    void operator()(float* room) const { ::operator delete(room, kLine); }
-  };
-  thread_local std::unique_ptr<float, Free> room;
-  thread_local std::int64_t size = 0;
-  if (size < floats) {
-    room.reset(static_cast<float*>(::operator new(static_cast<std::size_t>(floats) * sizeof(float), kLine)));
-    size = floats;
-  }
-  return room.get();
+  return reinterpret_cast<float*>(room_of_thread(floats * static_cast<std::int64_t>(sizeof(float))));
 }
 
 template <typename T, typename C>

@@ -61,7 +61,8 @@ template <typename T>
 const Passes<T>& passes() {
 #ifdef __x86_64__
   if constexpr (!std::is_same_v<T, double>) {
-    if (instructions() >= Instructions::avx512) return passes_avx512<T>();
+    if (instructions() == Instructions::amx) return passes_amx<T>();
+    if (instructions() == Instructions::avx512) return passes_avx512<T>();
     if (instructions() == Instructions::avx2) return passes_avx2<T>();
   }
 #endif

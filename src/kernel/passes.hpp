@@ -55,11 +55,13 @@ struct Passes {
 template <typename T>
 const Passes<T>& passes();
 
-// Of float and Bf16, on x86 only: vector/passes_avx2.cpp, vector/passes_avx512.cpp.
+// Of float and Bf16, on x86 only: vector/passes_avx2.cpp, passes_avx512.cpp, passes_amx.cpp.
 template <typename T>
 const Passes<T>& passes_avx2();
 template <typename T>
 const Passes<T>& passes_avx512();
+template <typename T>
+const Passes<T>& passes_amx();
 template <>
 const Passes<float>& passes_avx2<float>();
 template <>
@@ -68,5 +70,9 @@ template <>
 const Passes<float>& passes_avx512<float>();
 template <>
 const Passes<Bf16>& passes_avx512<Bf16>();
+template <>
+const Passes<float>& passes_amx<float>();
+template <>
+const Passes<Bf16>& passes_amx<Bf16>();
 
 }  // namespace twinpod::kernel

@@ -1,11 +1,14 @@
 // Causal attention over vectors, 64 queries at a time; see attention_blocks.hpp for how things lie in the workspace.
+//
+// Its matrix products are those of `Products`: VectorProducts (attention_vectors.hpp) or TileProducts
+// (attention_tiles.hpp). All else (softmax, dropout, their gradients) is here and in attention_backward.hpp.
 #pragma once
 
 #include <cstdint>
 
 #include "kernel/attention_blocks.hpp"
 #include "kernel/vector/dropout.hpp"
-#include "kernel/vector/tile.hpp"
+#include "kernel/vector/vec.hpp"
 
 namespace twinpod::kernel::vector {
 
@@ -55,41 +58,6 @@ TWINPOD_INLINE void fill_zero(std::int64_t count, float* x) {
   each<V>(count, [&](std::int64_t i, auto lanes) { V::zero().store(x + i, lanes); });
 }
 
-// Rows of head_dim elements become rows of `width` floats, times `factor`; up to `filled` rows.
-template <typename V, typename T>
-void copy_rows(const AttentionPass& p, std::int64_t rows, std::int64_t filled, const T* from, std::int64_t stride,
-               float factor, float* to) {
-  const std::int64_t width = p.blocks.width;
-  for (std::int64_t i = 0; i < filled; ++i) {
-    if (i >= rows || p.shape.head_dim < width) fill_zero<V>(width, to + i * width);
-    if (i >= rows) continue;
-    each<V>(p.shape.head_dim, [&](std::int64_t j, auto lanes) {
-      (V::load(from + i * stride + j, lanes) * V::of(factor)).store(to + i * width + j, lanes);
-    });
-  }
-}
-
-// All keys or values of a head as columns.
-template <typename V, typename T>
-void copy_columns(const AttentionPass& p, const T* from, float* to) {
-  for (std::int64_t first = 0; first < p.shape.sequence; first += kBlock) {
-    const std::int64_t left = p.shape.sequence - first, rows = left < kBlock ? left : kBlock;
-    float* tile_at = to + first * p.blocks.width;
-    if (rows < kBlock) fill_zero<V>(p.shape.head_dim * kBlock, tile_at);
-    transpose<V>(rows, p.shape.head_dim, from + first * p.stride, p.stride, tile_at, kBlock);
-  }
-}
-
-// Rows `group` .. `group` + 3 of a tile: a (64 rows of `width`) times columns. Of the tile on the diagonal, only the
-// vectors that are not wholly behind it.
-template <typename V>
-TWINPOD_INLINE void score_rows(const AttentionPass& p, std::int64_t group, const float* a, const float* columns,
-                               bool diagonal, float* scores) {
-  const std::int64_t seen = diagonal ? group + kRows : kBlock;
-  strip<V, false>((seen + V::kWidth - 1) / V::kWidth, p.shape.head_dim, {a + group * p.blocks.width, p.blocks.width, 1},
-                  columns, kBlock, scores + group * kBlock, kBlock);
-}
-
 // How many keys of a tile the query in its row `row` sees, and how many it reads: the rest of a group of rows is zero.
 TWINPOD_INLINE std::int64_t keys_seen(std::int64_t row, bool diagonal) { return diagonal ? row + 1 : kBlock; }
 
@@ -101,16 +69,16 @@ TWINPOD_INLINE float tile_maximum(const float* row, std::int64_t seen) {
   return largest(m);
 }
 
-// exp(score - shift) in place, zeros where the query does not look; gives their sum.
+// exp(score scale - shift) in place, zeros where the query does not look; gives their sum.
 template <typename V>
-TWINPOD_INLINE V tile_exponentials(float* row, std::int64_t seen, float shift) {
+TWINPOD_INLINE V tile_exponentials(float* row, std::int64_t seen, float scale, float shift) {
   V total = V::zero();
   for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
     if (j >= seen) {
       V::zero().store(row + j);
       continue;
     }
-    V e = exponential(V::load(row + j) - V::of(shift));
+    V e = exponential(fma(V::load(row + j), V::of(scale), V::of(-shift)));
     if (j + V::kWidth > seen) e = V::only(e, First{static_cast<int>(seen - j)}, V::zero());
     e.store(row + j);
     total = total + e;
@@ -126,13 +94,13 @@ void softmax_panel(const AttentionPass& p, std::int64_t rows, std::int64_t tiles
     float maximum = first ? -__builtin_inff() : maxima[i];
     for (std::int64_t t = 0; t < tiles; ++t) {
       const float here =
-          tile_maximum<V>(p.panel + t * kTile + i * kBlock, keys_seen(i, ends_on_diagonal && t + 1 == tiles));
+          tile_maximum<V>(p.panel + t * kTile + i * kBlock, keys_seen(i, ends_on_diagonal && t + 1 == tiles)) * p.scale;
       maximum = here > maximum ? here : maximum;
     }
     V total = V::zero();
     for (std::int64_t t = 0; t < tiles; ++t) {
       total = total + tile_exponentials<V>(p.panel + t * kTile + i * kBlock,
-                                           keys_seen(i, ends_on_diagonal && t + 1 == tiles), maximum);
+                                           keys_seen(i, ends_on_diagonal && t + 1 == tiles), p.scale, maximum);
     }
     float before = 0;
     if (!first) {
@@ -164,41 +132,31 @@ void drop_panel(const AttentionPass& p, std::int64_t block, std::int64_t rows, s
 
 // Scores of the block of queries number `block` with the tiles first_tile .. of the panel, and p.sums += their softmax
 // times values.
-template <typename V>
-void attend_panel(const AttentionPass& p, std::int64_t block, std::int64_t rows, std::int64_t first_tile,
-                  std::int64_t tiles, float* maxima, float* totals) {
-  const std::int64_t width = p.blocks.width;
+template <typename V, typename Products>
+void attend_panel(const AttentionPass& p, const Products& products, std::int64_t block, std::int64_t rows,
+                  std::int64_t first_tile, std::int64_t tiles, float* maxima, float* totals) {
   const bool ends = first_tile + tiles == block + 1;
-  for (std::int64_t t = 0; t < tiles; ++t) {
-    for (std::int64_t group = 0; group < rows; group += kRows)
-      score_rows<V>(p, group, p.queries, p.key_columns + (first_tile + t) * kBlock * width, ends && t + 1 == tiles,
-                    p.panel + t * kTile);
-  }
+  for (std::int64_t t = 0; t < tiles; ++t)
+    products.score(p, rows, first_tile + t, ends && t + 1 == tiles, p.panel + t * kTile);
   softmax_panel<V>(p, rows, tiles, ends, first_tile == 0, maxima, totals);
   if (p.dropout.on()) drop_panel<V>(p, block, rows, first_tile, tiles);
-  for (std::int64_t i = rows; i % kRows != 0; ++i) {
+  for (std::int64_t i = rows; i % Products::kRowsAtOnce != 0; ++i) {
     for (std::int64_t t = 0; t < tiles; ++t) fill_zero<V>(kBlock, p.panel + t * kTile + i * kBlock);
   }
-  for (std::int64_t t = 0; t < tiles; ++t) {
-    const float* values = p.value_rows + (first_tile + t) * kBlock * width;
-    for (std::int64_t group = 0; group < rows; group += kRows) {
-      const Operand shares{p.panel + t * kTile + group * kBlock, kBlock, 1};
-      const std::int64_t depth = ends && t + 1 == tiles ? group + kRows : kBlock;
-      strip<V, true>(width / V::kWidth, depth, shares, values, width, p.sums + group * width, width);
-    }
-  }
+  products.add_values(p, rows, first_tile, tiles, ends);
 }
 
-template <typename V, typename T>
-void attend_block(const AttentionPass& p, std::int64_t block, const T* queries, T* out, float* log_sums) {
+template <typename V, typename Products, typename T>
+void attend_block(const AttentionPass& p, const Products& products, std::int64_t block, const T* queries, T* out,
+                  float* log_sums) {
   const std::int64_t first = block * kBlock, left = p.shape.sequence - first, rows = left < kBlock ? left : kBlock;
   const std::int64_t width = p.blocks.width, out_stride = p.keys_at;
   float *maxima = p.row_values, *totals = p.row_values + kBlock;
-  copy_rows<V>(p, rows, kBlock, queries + first * p.stride, p.stride, p.scale, p.queries);
+  products.take_queries(p, rows, queries + first * p.stride);
   fill_zero<V>(kBlock * width, p.sums);
   for (std::int64_t tile = 0; tile <= block; tile += p.blocks.panel) {
     const std::int64_t rest = block + 1 - tile;
-    attend_panel<V>(p, block, rows, tile, rest < p.blocks.panel ? rest : p.blocks.panel, maxima, totals);
+    attend_panel<V>(p, products, block, rows, tile, rest < p.blocks.panel ? rest : p.blocks.panel, maxima, totals);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     const V factor = V::of(1 / totals[i]);
@@ -217,22 +175,21 @@ TWINPOD_INLINE Dropout dropout_of_head(const AttentionShape& shape, const Dropou
   return own;
 }
 
-template <typename V, typename T>
-void attention(const AttentionShape& shape, const T* qkv, T* out, float* log_sums, void* workspace,
-               const Dropout& dropout) {
+template <typename V, typename T, typename Products>
+void attention_by(const AttentionShape& shape, const T* qkv, T* out, float* log_sums, void* workspace,
+                  const Dropout& dropout) {
   if (shape.sequence == 0) return;
   AttentionPass p = attention_pass<V>(shape, workspace);
+  const Products products(p);
   const int group = shape.heads / shape.kv_heads, d = shape.head_dim;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const T* sequence = qkv + b * shape.sequence * p.stride;
     for (int kv = 0; kv < shape.kv_heads; ++kv) {
-      copy_columns<V>(p, sequence + p.keys_at + kv * d, p.key_columns);
-      copy_rows<V>(p, shape.sequence, p.blocks.count * kBlock, sequence + p.values_at + kv * d, p.stride, 1,
-                   p.value_rows);
+      products.take_keys(p, sequence + p.keys_at + kv * d, sequence + p.values_at + kv * d);
       for (int head = kv * group; head < (kv + 1) * group; ++head) {
         p.dropout = dropout_of_head<V>(shape, dropout, b, head);
         for (std::int64_t block = 0; block < p.blocks.count; ++block)
-          attend_block<V>(p, block, sequence + head * d, out + b * shape.sequence * p.keys_at + head * d,
+          attend_block<V>(p, products, block, sequence + head * d, out + b * shape.sequence * p.keys_at + head * d,
                           log_sums + (b * shape.heads + head) * shape.sequence);
       }
     }

@@ -24,54 +24,30 @@ TWINPOD_INLINE void drop_gradients(const DropoutRow& bits, std::int64_t column, 
   }
 }
 
-// P and dS of one tile, into the panel. `first`: query of its first row. REQUIRES: p.queries are scaled.
-template <typename V>
-void tile_gradients(const AttentionPass& p, std::int64_t tile, std::int64_t first, std::int64_t rows, bool diagonal) {
+// P and dS of one tile, into the panel. `first`: query of its first row.
+template <typename V, typename Products>
+void tile_gradients(const AttentionPass& p, const Products& products, std::int64_t tile, std::int64_t first,
+                    std::int64_t rows, bool diagonal) {
   const float *log_sums = p.row_values, *deltas = p.row_values + kBlock;
   float *shares = p.panel, *dscores = p.panel + kTile;
-  const std::int64_t at = tile * kBlock * p.blocks.width;
-  for (std::int64_t group = 0; group < rows; group += kRows) {
-    score_rows<V>(p, group, p.queries, p.key_columns + at, diagonal, shares);
-    score_rows<V>(p, group, p.douts, p.value_columns + at, diagonal, dscores);
-    for (std::int64_t i = group; i < group + kRows; ++i) {
-      // Rows behind the end of the sequence see nothing: they are zero.
-      const std::int64_t seen = i < rows ? keys_seen(i, diagonal) : 0;
-      tile_exponentials<V>(shares + i * kBlock, seen, log_sums[i]);
-      if (p.dropout.on()) {
-        const DropoutRow bits = dropout_row(p.dropout, p.dropout.first_row + (first + i) * p.dropout.stride);
-        drop_gradients<V>(bits, tile * kBlock, deltas[i], seen, shares + i * kBlock, dscores + i * kBlock);
-        continue;
-      }
-      for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
-        float* d = dscores + i * kBlock + j;
-        if (j >= seen) {
-          V::zero().store(d);
-        } else {
-          (V::load(shares + i * kBlock + j) * (V::load(d) - V::of(deltas[i]))).store(d);
-        }
+  products.score_backward(p, rows, tile, diagonal, shares, dscores);
+  for (std::int64_t i = 0; i < rows || i % Products::kRowsAtOnce != 0; ++i) {
+    // Rows behind the end of the sequence see nothing: they are zero.
+    const std::int64_t seen = i < rows ? keys_seen(i, diagonal) : 0;
+    tile_exponentials<V>(shares + i * kBlock, seen, p.scale, log_sums[i]);
+    if (p.dropout.on()) {
+      const DropoutRow bits = dropout_row(p.dropout, p.dropout.first_row + (first + i) * p.dropout.stride);
+      drop_gradients<V>(bits, tile * kBlock, deltas[i], seen, shares + i * kBlock, dscores + i * kBlock);
+      continue;
+    }
+    for (std::int64_t j = 0; j < kBlock; j += V::kWidth) {
+      float* d = dscores + i * kBlock + j;
+      if (j >= seen) {
+        V::zero().store(d);
+      } else {
+        (V::load(shares + i * kBlock + j) * (V::load(d) - V::of(deltas[i]))).store(d);
       }
     }
-  }
-}
-
-// Adds what the tile in the panel gives to the gradients of queries, keys and values.
-template <typename V>
-void add_gradients(const AttentionPass& p, std::int64_t tile, std::int64_t rows, bool diagonal) {
-  const float *shares = p.panel, *dscores = p.panel + kTile;
-  const std::int64_t width = p.blocks.width, vectors = width / V::kWidth, at = tile * kBlock * width;
-  const std::int64_t filled = (rows + kRows - 1) / kRows * kRows;
-  for (std::int64_t key = 0; key < kBlock; key += kRows) {
-    const std::int64_t from = diagonal ? key : 0;  // queries before it do not see the key
-    if (from >= filled) break;
-    const std::int64_t place = at + key * width, cell = from * kBlock + key;
-    strip<V, true>(vectors, filled - from, {shares + cell, 1, kBlock}, p.douts + from * width, width, p.dvalues + place,
-                   width);
-    strip<V, true>(vectors, filled - from, {dscores + cell, 1, kBlock}, p.queries + from * width, width,
-                   p.dkeys + place, width);
-  }
-  for (std::int64_t group = 0; group < filled; group += kRows) {
-    strip<V, true>(vectors, diagonal ? group + kRows : kBlock, {dscores + group * kBlock, kBlock, 1}, p.key_rows + at,
-                   width, p.sums + group * width, width);
   }
 }
 
@@ -92,13 +68,12 @@ void write_rows(const AttentionPass& p, std::int64_t rows, const float* from, fl
   }
 }
 
-template <typename V, typename T>
-void attend_block_backward(const AttentionPass& p, std::int64_t block, const T* queries, const T* out,
-                           const float* log_sums, const T* dout, T* dqueries) {
+template <typename V, typename Products, typename T>
+void attend_block_backward(const AttentionPass& p, const Products& products, std::int64_t block, const T* queries,
+                           const T* out, const float* log_sums, const T* dout, T* dqueries) {
   const std::int64_t first = block * kBlock, left = p.shape.sequence - first, rows = left < kBlock ? left : kBlock;
   const std::int64_t out_stride = p.keys_at;
-  copy_rows<V>(p, rows, kBlock, queries + first * p.stride, p.stride, p.scale, p.queries);
-  copy_rows<V>(p, rows, kBlock, dout + first * out_stride, out_stride, 1, p.douts);
+  products.take_queries_backward(p, rows, queries + first * p.stride, dout + first * out_stride);
   fill_zero<V>(kBlock * p.blocks.width, p.sums);
   fill_zero<V>(2 * kBlock, p.row_values);
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -107,35 +82,33 @@ void attend_block_backward(const AttentionPass& p, std::int64_t block, const T* 
     p.row_values[kBlock + i] = row_dot<V>(p.shape.head_dim, out + at, dout + at);
   }
   for (std::int64_t tile = 0; tile <= block; ++tile) {
-    tile_gradients<V>(p, tile, first, rows, tile == block);
-    add_gradients<V>(p, tile, rows, tile == block);
+    tile_gradients<V>(p, products, tile, first, rows, tile == block);
+    products.add_gradients(p, rows, tile, tile == block);
   }
   write_rows<V>(p, rows, p.sums, p.scale, dqueries + first * p.stride);
 }
 
-template <typename V, typename T>
-void attention_backward(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sums, const T* dout,
-                        T* dqkv, void* workspace, const Dropout& dropout) {
+template <typename V, typename T, typename Products>
+void attention_backward_by(const AttentionShape& shape, const T* qkv, const T* out, const float* log_sums,
+                           const T* dout, T* dqkv, void* workspace, const Dropout& dropout) {
   if (shape.sequence == 0) return;
   AttentionPass p = attention_pass<V>(shape, workspace);
+  const Products products(p);
   const int group = shape.heads / shape.kv_heads, d = shape.head_dim;
   const std::int64_t filled = p.blocks.count * kBlock;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const std::int64_t in = b * shape.sequence * p.stride, of_out = b * shape.sequence * p.keys_at;
     for (int kv = 0; kv < shape.kv_heads; ++kv) {
-      const T *keys = qkv + in + p.keys_at + kv * d, *values = qkv + in + p.values_at + kv * d;
-      copy_rows<V>(p, shape.sequence, filled, keys, p.stride, 1, p.key_rows);
-      copy_columns<V>(p, keys, p.key_columns);
-      copy_columns<V>(p, values, p.value_columns);
+      products.take_keys_backward(p, qkv + in + p.keys_at + kv * d, qkv + in + p.values_at + kv * d);
       fill_zero<V>(2 * filled * p.blocks.width, p.dkeys);  // and p.dvalues, which stands behind
       for (int head = kv * group; head < (kv + 1) * group; ++head) {
         p.dropout = dropout_of_head<V>(shape, dropout, b, head);
         for (std::int64_t block = 0; block < p.blocks.count; ++block)
-          attend_block_backward<V>(p, block, qkv + in + head * d, out + of_out + head * d,
+          attend_block_backward<V>(p, products, block, qkv + in + head * d, out + of_out + head * d,
                                    log_sums + (b * shape.heads + head) * shape.sequence, dout + of_out + head * d,
                                    dqkv + in + head * d);
       }
-      write_rows<V>(p, shape.sequence, p.dkeys, 1, dqkv + in + p.keys_at + kv * d);
+      write_rows<V>(p, shape.sequence, p.dkeys, p.scale, dqkv + in + p.keys_at + kv * d);
       write_rows<V>(p, shape.sequence, p.dvalues, 1, dqkv + in + p.values_at + kv * d);
     }
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernel/passes.hpp"
-#include "kernel/vector/attention_backward.hpp"
+#include "kernel/vector/attention_vectors.hpp"
 #include "kernel/vector/elementwise.hpp"
 #include "kernel/vector/gemm.hpp"
 #include "kernel/vector/norm.hpp"

@@ -1,13 +1,11 @@
 #ifdef __x86_64__
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <memory>
-#include <new>
+#include <iterator>
 
+#include "kernel/room.hpp"
 #include "kernel/tiles.hpp"
-#include "kernel/vector/tiles_pack.hpp"
+#include "kernel/vector/tiles.hpp"
 
 namespace twinpod::kernel {
 namespace vector {
@@ -19,90 +17,9 @@ constexpr std::int64_t kMostLines = 4096;  // of c, either way
 template <typename T>
 constexpr std::int64_t kMostDepth = kPieces<T> > 1 ? 512 : 1024;  // a strip of a stays in the second cache, too
 
-struct alignas(64) TileShapes {
-  std::uint8_t palette = 1;
-  std::uint8_t start = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileShapes) == 64);
-
-// Memory of a thread that computes, kept from product to product; in huge pages, because a product walks through all
-// of it again and again.
-std::byte* room_of(std::int64_t bytes) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20U;
-  struct Free {
-    void operator()(std::byte* room) const { ::operator delete (room, std::align_val_t{kHugePage}); }
-  };
-  thread_local std::unique_ptr<std::byte, Free> room;
-  thread_local std::size_t size = 0;
-  if (size < static_cast<std::size_t>(bytes)) {
-    size = (static_cast<std::size_t>(bytes) + kHugePage - 1) / kHugePage * kHugePage;
-    room.reset();
-    room.reset(static_cast<std::byte*>(::operator new (size, std::align_val_t{kHugePage})));
-    madvise(room.get(), size, MADV_HUGEPAGE);
-  }
-  return room.get();
-}
-
-// Tiles 0 to 3 are sums, 4 and 5 of a, 6 and 7 of b. Each piece of a with each of b is one round.
-TWINPOD_INLINE void load_a(const std::byte* tiles) {
-  _tile_loadd(4, tiles, 64);
-  _tile_loadd(5, tiles + kTileBytes, 64);
-}
-TWINPOD_INLINE void load_b(const std::byte* tiles) {
-  _tile_loadd(6, tiles, 64);
-  _tile_loadd(7, tiles + kTileBytes, 64);
-}
-TWINPOD_INLINE void multiply_round() {
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_dpbf16ps(2, 5, 6);
-  _tile_dpbf16ps(3, 5, 7);
-}
-
-template <int Pieces>
-TWINPOD_INLINE void multiply_step(const std::byte* a, const std::byte* b) {
-  constexpr std::int64_t kPiece = 2 * kTileBytes;
-  if constexpr (Pieces == 1) {
-    load_a(a);
-    load_b(b);
-    multiply_round();
-  } else {
-    // Upper, middle and lower pieces; neighbouring rounds share an operand.
-    load_a(a);
-    load_b(b + 2 * kPiece);
-    multiply_round();
-    load_b(b + kPiece);
-    multiply_round();
-    load_a(a + kPiece);
-    multiply_round();
-    load_b(b);
-    multiply_round();
-    load_a(a + 2 * kPiece);
-    multiply_round();
-    load_a(a);
-    multiply_round();
-  }
-}
-
-// c (32 x 32) = the product of two strips.
-template <int Pieces>
-void multiply_strips(std::int64_t steps, const std::byte* a, const std::byte* b, float* c, std::int64_t stride) {
-  const std::int64_t row = stride * static_cast<std::int64_t>(sizeof(float));
-  float* below = c + kTileLines * stride;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  for (std::int64_t step = 0; step < steps; ++step, a += Pieces * 2 * kTileBytes, b += Pieces * 2 * kTileBytes)
-    multiply_step<Pieces>(a, b);
-  _tile_stored(0, c, row);
-  _tile_stored(1, c + kTileLines, row);
-  _tile_stored(2, below, row);
-  _tile_stored(3, below + kTileLines, row);
-}
+// What becomes of what is in c: it is lost; sums are added to it when they are done; or they begin with it. The last is
+// the fastest, but a number that a long sum is added to, product by product, loses its last bits.
+enum class Before { lost, added, begun_with };
 
 // Where sums go: into c, or into floats beside it while c is Bf16 and the depth is done in parts.
 template <typename C>
@@ -110,7 +27,7 @@ struct Target {
   C* data;
   std::int64_t stride;
   std::int64_t rows, width;
-  bool add;
+  Before before;
 };
 
 TWINPOD_INLINE void prefetch_to_write(const float* c, std::int64_t stride) {
@@ -128,18 +45,18 @@ void multiply_at(const Target<C>& c, std::int64_t i, std::int64_t j, std::int64_
   if constexpr (sizeof(C) == sizeof(float)) prefetch_to_write(at + kStripLines, c.stride);
   const std::int64_t rows = c.rows - i, width = c.width - j;
   if constexpr (sizeof(C) == sizeof(float)) {
-    if (rows >= kStripLines && width >= kStripLines && !c.add) {
-      return multiply_strips<Pieces>(steps, a, b, at, c.stride);
+    if (rows >= kStripLines && width >= kStripLines && c.before != Before::added) {
+      return c.before == Before::lost ? multiply_strips<Pieces>(steps, a, b, at, c.stride)
+                                      : multiply_strips<Pieces, true>(steps, a, b, at, c.stride);
     }
   }
-  // Sums are added to what is there when they are done: one number that a long sum is added to loses its last bits.
   alignas(64) float sums[kStripLines * kStripLines];
   multiply_strips<Pieces>(steps, a, b, sums, kStripLines);
   for (std::int64_t row = 0; row < rows && row < kStripLines; ++row) {
     for (std::int64_t column = 0; column < width && column < kStripLines; column += 16) {
       const First lanes{static_cast<int>(width - column < 16 ? width - column : 16)};
       Avx512 value = Avx512::load(sums + row * kStripLines + column);
-      if (c.add) value = value + Avx512::load(at + row * c.stride + column, lanes);
+      if (c.before != Before::lost) value = value + Avx512::load(at + row * c.stride + column, lanes);
       value.store(at + row * c.stride + column, lanes);
     }
   }
@@ -175,6 +92,16 @@ void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, co
   }
 }
 
+// Sums of so many numbers may be one: their errors are still below those of sgemm (gemm_test.cpp).
+constexpr std::int64_t kLongestSum = 2048;
+
+// Of the part of the depth from x on, of those that are done there.
+Before before_part(const Gemm& s, std::int64_t x, std::int64_t depth) {
+  if (x == 0) return s.accumulate ? Before::added : Before::lost;
+  return s.accumulate || x / depth % std::max<std::int64_t>(kLongestSum / depth, 1) == 0 ? Before::added
+                                                                                         : Before::begun_with;
+}
+
 template <typename T>
 std::int64_t room_bytes(std::int64_t depth) {
   return kMostLines / kStripLines * strip_bytes<T>(depth) + std::max(kKeptBytes, strip_bytes<T>(depth));
@@ -189,15 +116,16 @@ void multiply_part(const Gemm& s, const T* a, const T* b, C* c) {
   const bool beside = sizeof(C) != sizeof(float) && parts > 1;
   const std::int64_t stride = up_to(s.n, 16);
   const std::int64_t packed = room_bytes<T>(depth);
-  std::byte* room = room_of(packed + (beside ? s.m * stride * static_cast<std::int64_t>(sizeof(float)) : 0));
+  std::byte* room = room_of_thread(packed + (beside ? s.m * stride * static_cast<std::int64_t>(sizeof(float)) : 0));
   auto* sums = reinterpret_cast<float*>(room + packed);
   for (std::int64_t x = 0; x < s.k; x += depth) {
     const std::int64_t here = std::min(depth, s.k - x);
     const Lines<T> part_a = part_of(lines_a, 0, x), part_b = part_of(lines_b, 0, x);
     if (beside) {
-      multiply_depth(part_a, part_b, here, Target<float>{sums, stride, s.m, s.n, x > 0}, room);
+      const Before before = x == 0 ? Before::lost : before_part(s, x, depth);
+      multiply_depth(part_a, part_b, here, Target<float>{sums, stride, s.m, s.n, before}, room);
     } else {
-      multiply_depth(part_a, part_b, here, Target<C>{c, s.stride_c, s.m, s.n, s.accumulate || x > 0}, room);
+      multiply_depth(part_a, part_b, here, Target<C>{c, s.stride_c, s.m, s.n, before_part(s, x, depth)}, room);
     }
   }
   if (!beside) return;

@@ -63,19 +63,22 @@ TWINPOD_INLINE void turn(__m512i (&m)[16]) {
   }
 }
 
-// The upper 16 bits of a number, rounded; what is left of it stays in x.
-TWINPOD_INLINE __m512i upper_piece(__m512& x) {
-  const __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
-  const __m512i piece = _mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xffff0000U)));
-  x = _mm512_sub_ps(x, _mm512_castsi512_ps(piece));
-  return piece;
+TWINPOD_INLINE void turn(__m512 (&m)[16]) {
+  __m512i bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = _mm512_castps_si512(m[i]);
+  turn(bits);
+  for (int i = 0; i < 16; ++i) m[i] = _mm512_castsi512_ps(bits[i]);
 }
 
-// Pairs of two vectors of floats, all pieces.
+// Pairs of two vectors of floats, all pieces: the upper 16 bits, then those of what is left, and once more. Cutting off
+// loses nothing, since 24 bits are three times 8, and takes fewer instructions than rounding.
 TWINPOD_INLINE void split_pairs(__m512 first, __m512 second, __m512i (&pieces)[3]) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
   for (__m512i& piece : pieces) {
-    const __m512i low = _mm512_srli_epi32(upper_piece(first), 16);
-    piece = _mm512_or_si512(low, upper_piece(second));
+    const __m512i low = _mm512_castps_si512(first), high = _mm512_castps_si512(second);
+    piece = _mm512_ternarylogic_epi32(_mm512_srli_epi32(low, 16), high, upper, 0xf8);  // low >> 16 | high & upper
+    first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_and_si512(low, upper)));
+    second = _mm512_sub_ps(second, _mm512_castsi512_ps(_mm512_and_si512(high, upper)));
   }
 }
 
@@ -86,72 +89,110 @@ TWINPOD_INLINE __mmask32 first_32(std::int64_t count) {
   return count >= 32 ? ~__mmask32{0} : count <= 0 ? 0U : (__mmask32{1} << static_cast<unsigned>(count)) - 1U;
 }
 
-// One line of a tile as its operand lies in memory: `at` of 16, the first `depth` of the tile's numbers.
-TWINPOD_INLINE void read_line(const Lines<float>& from, int at, std::int64_t lines, std::int64_t depth,
-                              __m512i (&pieces)[3]) {
-  __m512 first, second;
-  if (from.side_by_side) {
-    const __mmask16 mask = first_16(lines);
-    const float* p = from.data + at * from.stride;
-    __builtin_prefetch(p + kTileDepth * from.stride);
-    __builtin_prefetch(p + (kTileDepth + 16) * from.stride);
-    first = at < depth ? _mm512_maskz_loadu_ps(mask, p) : _mm512_setzero_ps();
-    second = at + 16 < depth ? _mm512_maskz_loadu_ps(mask, p + 16 * from.stride) : _mm512_setzero_ps();
-  } else {
-    const float* p = from.data + at * from.stride;
-    __builtin_prefetch(p + 2 * kTileDepth);
-    __builtin_prefetch(p + 2 * kTileDepth + 16);
-    const bool there = at < lines;
-    first = there ? _mm512_maskz_loadu_ps(first_16(depth), p) : _mm512_setzero_ps();
-    second = there && depth > 16 ? _mm512_maskz_loadu_ps(first_16(depth - 16), p + 16) : _mm512_setzero_ps();
-  }
-  split_pairs(first, second, pieces);
+// One of 16 vectors of 16 numbers as their operand lies in memory, zeros where it ends.
+template <bool Whole>
+TWINPOD_INLINE __m512 read_16(const float* from, bool there, std::int64_t width) {
+  if constexpr (Whole) return _mm512_loadu_ps(from);
+  return there && width > 0 ? _mm512_maskz_loadu_ps(first_16(width), from) : _mm512_setzero_ps();
 }
 
-TWINPOD_INLINE void read_line(const Lines<Bf16>& from, int at, std::int64_t lines, std::int64_t depth,
-                              __m512i (&pieces)[1]) {
-  if (!from.side_by_side) {
-    pieces[0] =
-        at < lines ? _mm512_maskz_loadu_epi16(first_32(depth), from.data + at * from.stride) : _mm512_setzero_si512();
+TWINPOD_INLINE void write_pairs(__m512 first, __m512 second, std::byte* to) {
+  __m512i pieces[3];
+  split_pairs(first, second, pieces);
+  for (int piece = 0; piece < 3; ++piece) _mm512_store_si512(to + piece * 2 * kTileBytes, pieces[piece]);
+}
+
+// One tile of `from`, all its pieces, each 2 tiles after the one before it. Whole: nothing is missing.
+template <bool SideBySide, bool AsPairs, bool Whole>
+TWINPOD_INLINE void pack_tile_of(const Lines<float>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
+  const std::int64_t stride = from.stride, half = SideBySide ? 16 * stride : 16;
+  const std::int64_t ahead = SideBySide ? kTileDepth * stride : 2 * kTileDepth;
+  const std::int64_t rows = SideBySide ? depth : lines, width = SideBySide ? lines : depth;
+  const std::int64_t rows_2 = SideBySide ? depth - 16 : lines, width_2 = SideBySide ? lines : depth - 16;
+  if constexpr (SideBySide == AsPairs) {
+    for (int at = 0; at < 16; ++at) {
+      const float* p = from.data + at * stride;
+      __builtin_prefetch(p + ahead);
+      __builtin_prefetch(p + half + ahead);
+      write_pairs(read_16<Whole>(p, at < rows, width), read_16<Whole>(p + half, at < rows_2, width_2), to + 64 * at);
+    }
     return;
   }
-  const __mmask16 mask = first_16(lines);
-  const Bf16* p = from.data + 2 * at * from.stride;
-  const __m256i first = 2 * at < depth ? _mm256_maskz_loadu_epi16(mask, p) : _mm256_setzero_si256();
-  const __m256i second = 2 * at + 1 < depth ? _mm256_maskz_loadu_epi16(mask, p + from.stride) : _mm256_setzero_si256();
-  pieces[0] = _mm512_or_si512(_mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
-}
-
-// One tile of `from`, all its pieces, each 2 tiles after the one before it.
-template <typename T>
-TWINPOD_INLINE void pack_tile(const Lines<T>& from, std::int64_t lines, std::int64_t depth, bool as_pairs,
-                              std::byte* to) {
-  __m512i tile[kPieces<T>][16];
+  // Two squares are turned over, rather than three pieces later; each has all registers for itself.
+  alignas(64) float turned[16][16];
+  __m512 square[16];
   for (int at = 0; at < 16; ++at) {
-    __m512i pieces[kPieces<T>];
-    read_line(from, at, lines, depth, pieces);
-    for (int piece = 0; piece < kPieces<T>; ++piece) tile[piece][at] = pieces[piece];
+    const float* p = from.data + at * stride;
+    __builtin_prefetch(p + ahead);
+    square[at] = read_16<Whole>(p, at < rows, width);
   }
-  for (int piece = 0; piece < kPieces<T>; ++piece, to += 2 * kTileBytes) {
-    if (from.side_by_side != as_pairs) turn(tile[piece]);
-    for (int at = 0; at < 16; ++at) _mm512_store_si512(to + 64 * at, tile[piece][at]);
+  turn(square);
+  for (int at = 0; at < 16; ++at) _mm512_store_ps(turned[at], square[at]);
+  for (int at = 0; at < 16; ++at) {
+    const float* p = from.data + half + at * stride;
+    __builtin_prefetch(p + ahead);
+    square[at] = read_16<Whole>(p, at < rows_2, width_2);
+  }
+  turn(square);
+  for (int at = 0; at < 16; ++at) write_pairs(_mm512_load_ps(turned[at]), square[at], to + 64 * at);
+}
+
+template <bool SideBySide, bool AsPairs>
+TWINPOD_INLINE void pack_tile(const Lines<float>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
+  if (lines >= kTileLines && depth >= kTileDepth) {
+    pack_tile_of<SideBySide, AsPairs, true>(from, lines, depth, to);
+  } else {
+    pack_tile_of<SideBySide, AsPairs, false>(from, lines, depth, to);
   }
 }
 
-// Strips of `lines` lines, one after the other, filled up with zeros.
-template <typename T>
-void pack_strips(Lines<T> from, std::int64_t lines, std::int64_t depth, bool as_pairs, std::byte* to) {
-  const std::int64_t per_line = from.side_by_side ? 1 : from.stride;
-  const std::int64_t per_depth = from.side_by_side ? from.stride : 1;
+template <bool SideBySide, bool AsPairs>
+TWINPOD_INLINE void pack_tile(const Lines<Bf16>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
+  __m512i tile[16];
+  for (int at = 0; at < 16; ++at) {
+    if constexpr (!SideBySide) {
+      const Bf16* p = from.data + at * from.stride;
+      tile[at] = at < lines ? _mm512_maskz_loadu_epi16(first_32(depth), p) : _mm512_setzero_si512();
+      continue;
+    }
+    const __mmask16 mask = first_16(lines);
+    const Bf16* p = from.data + 2 * at * from.stride;
+    const __m256i first = 2 * at < depth ? _mm256_maskz_loadu_epi16(mask, p) : _mm256_setzero_si256();
+    const __m256i second =
+        2 * at + 1 < depth ? _mm256_maskz_loadu_epi16(mask, p + from.stride) : _mm256_setzero_si256();
+    tile[at] = _mm512_or_si512(_mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+  }
+  if constexpr (SideBySide != AsPairs) turn(tile);
+  for (int at = 0; at < 16; ++at) _mm512_store_si512(to + 64 * at, tile[at]);
+}
+
+template <bool SideBySide, bool AsPairs, typename T>
+void pack_strips_as(Lines<T> from, std::int64_t lines, std::int64_t depth, std::byte* to, std::int64_t strip) {
+  const std::int64_t per_line = SideBySide ? 1 : from.stride, per_depth = SideBySide ? from.stride : 1;
   const T* data = from.data;
-  for (std::int64_t line = 0; line < lines; line += kStripLines) {
-    for (std::int64_t x = 0; x < depth; x += kTileDepth, to += kPieces<T> * 2 * kTileBytes) {
+  for (std::int64_t line = 0; line < lines; line += kStripLines, to += strip) {
+    std::byte* at = to;
+    for (std::int64_t x = 0; x < depth; x += kTileDepth, at += kPieces<T> * 2 * kTileBytes) {
       for (int half = 0; half < 2; ++half) {
         const std::int64_t first = line + half * kTileLines;
         from.data = first < lines ? data + first * per_line + x * per_depth : data;
-        pack_tile(from, lines - first, depth - x, as_pairs, to + half * kTileBytes);
+        pack_tile<SideBySide, AsPairs>(from, lines - first, depth - x, at + half * kTileBytes);
       }
     }
+  }
+}
+
+// Strips of `lines` lines, filled up with zeros; one after the other, or with room for so many steps each.
+template <typename T>
+void pack_strips(const Lines<T>& from, std::int64_t lines, std::int64_t depth, bool as_pairs, std::byte* to,
+                 std::int64_t steps = 0) {
+  const std::int64_t strip = steps == 0 ? strip_bytes<T>(depth) : steps * strip_bytes<T>(kTileDepth);
+  if (from.side_by_side) {
+    as_pairs ? pack_strips_as<true, true>(from, lines, depth, to, strip)
+             : pack_strips_as<true, false>(from, lines, depth, to, strip);
+  } else {
+    as_pairs ? pack_strips_as<false, true>(from, lines, depth, to, strip)
+             : pack_strips_as<false, false>(from, lines, depth, to, strip);
   }
 }
 
