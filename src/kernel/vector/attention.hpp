@@ -146,6 +146,13 @@ void attend_panel(const AttentionPass& p, const Products& products, std::int64_t
   products.add_values(p, rows, first_tile, tiles, ends);
 }
 
+// Rows of a head stand so far apart in memory that no processor guesses the next one.
+constexpr std::int64_t kAhead = 8;
+template <typename V, typename T>
+TWINPOD_INLINE void ask_to_write(std::int64_t count, const T* row) {
+  for (std::int64_t j = 0; j < count; j += 64 / static_cast<std::int64_t>(sizeof(T))) __builtin_prefetch(row + j, 1);
+}
+
 template <typename V, typename Products, typename T>
 void attend_block(const AttentionPass& p, const Products& products, std::int64_t block, const T* queries, T* out,
                   float* log_sums) {
@@ -153,12 +160,12 @@ void attend_block(const AttentionPass& p, const Products& products, std::int64_t
   const std::int64_t width = p.blocks.width, out_stride = p.keys_at;
   float *maxima = p.row_values, *totals = p.row_values + kBlock;
   products.take_queries(p, rows, queries + first * p.stride);
-  fill_zero<V>(kBlock * width, p.sums);
   for (std::int64_t tile = 0; tile <= block; tile += p.blocks.panel) {
     const std::int64_t rest = block + 1 - tile;
     attend_panel<V>(p, products, block, rows, tile, rest < p.blocks.panel ? rest : p.blocks.panel, maxima, totals);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
+    ask_to_write<V>(p.shape.head_dim, out + (first + i + kAhead) * out_stride);
     const V factor = V::of(1 / totals[i]);
     log_sums[first + i] = maxima[i] + __builtin_logf(totals[i]);
     each<V>(p.shape.head_dim, [&](std::int64_t j, auto lanes) {

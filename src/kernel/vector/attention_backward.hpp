@@ -62,6 +62,7 @@ TWINPOD_INLINE float row_dot(std::int64_t count, const T* a, const T* b) {
 template <typename V, typename T>
 void write_rows(const AttentionPass& p, std::int64_t rows, const float* from, float factor, T* to) {
   for (std::int64_t i = 0; i < rows; ++i) {
+    ask_to_write<V>(p.shape.head_dim, to + (i + kAhead) * p.stride);
     each<V>(p.shape.head_dim, [&](std::int64_t j, auto lanes) {
       (V::load(from + i * p.blocks.width + j, lanes) * V::of(factor)).store(to + i * p.stride + j, lanes);
     });
@@ -70,11 +71,10 @@ void write_rows(const AttentionPass& p, std::int64_t rows, const float* from, fl
 
 template <typename V, typename Products, typename T>
 void attend_block_backward(const AttentionPass& p, const Products& products, std::int64_t block, const T* queries,
-                           const T* out, const float* log_sums, const T* dout, T* dqueries) {
+                           const T* out, const float* log_sums, const T* dout, bool first_head, T* dqueries) {
   const std::int64_t first = block * kBlock, left = p.shape.sequence - first, rows = left < kBlock ? left : kBlock;
   const std::int64_t out_stride = p.keys_at;
   products.take_queries_backward(p, rows, queries + first * p.stride, dout + first * out_stride);
-  fill_zero<V>(kBlock * p.blocks.width, p.sums);
   fill_zero<V>(2 * kBlock, p.row_values);
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t at = (first + i) * out_stride;
@@ -83,8 +83,9 @@ void attend_block_backward(const AttentionPass& p, const Products& products, std
   }
   for (std::int64_t tile = 0; tile <= block; ++tile) {
     tile_gradients<V>(p, products, tile, first, rows, tile == block);
-    products.add_gradients(p, rows, tile, tile == block);
+    products.add_gradients(p, rows, tile, tile == block, first_head);
   }
+  products.finish_queries(p, rows, block);
   write_rows<V>(p, rows, p.sums, p.scale, dqueries + first * p.stride);
 }
 
@@ -95,18 +96,16 @@ void attention_backward_by(const AttentionShape& shape, const T* qkv, const T* o
   AttentionPass p = attention_pass<V>(shape, workspace);
   const Products products(p);
   const int group = shape.heads / shape.kv_heads, d = shape.head_dim;
-  const std::int64_t filled = p.blocks.count * kBlock;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const std::int64_t in = b * shape.sequence * p.stride, of_out = b * shape.sequence * p.keys_at;
     for (int kv = 0; kv < shape.kv_heads; ++kv) {
       products.take_keys_backward(p, qkv + in + p.keys_at + kv * d, qkv + in + p.values_at + kv * d);
-      fill_zero<V>(2 * filled * p.blocks.width, p.dkeys);  // and p.dvalues, which stands behind
       for (int head = kv * group; head < (kv + 1) * group; ++head) {
         p.dropout = dropout_of_head<V>(shape, dropout, b, head);
         for (std::int64_t block = 0; block < p.blocks.count; ++block)
           attend_block_backward<V>(p, products, block, qkv + in + head * d, out + of_out + head * d,
                                    log_sums + (b * shape.heads + head) * shape.sequence, dout + of_out + head * d,
-                                   dqkv + in + head * d);
+                                   head == kv * group, dqkv + in + head * d);
       }
       write_rows<V>(p, shape.sequence, p.dkeys, p.scale, dqkv + in + p.keys_at + kv * d);
       write_rows<V>(p, shape.sequence, p.dvalues, 1, dqkv + in + p.values_at + kv * d);

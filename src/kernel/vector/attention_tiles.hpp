@@ -24,9 +24,9 @@ struct TileProducts {
   // Named by lines and depth: key_dim has a line for each key, head_dim deep.
   std::byte *key_dim = nullptr, *dim_key = nullptr, *value_dim = nullptr, *dim_value = nullptr;
   std::byte *query_dim = nullptr, *dim_query = nullptr, *dout_dim = nullptr, *dim_dout = nullptr;
-  std::byte* shares = nullptr;  // a block's queries by the keys of a panel; of backward: keys by queries
-  std::byte* dscores = nullptr;
-  Bf16* rounded = nullptr;  // a tile of the panel
+  std::byte* shares = nullptr;  // a block's queries by the keys of a panel; of backward: gradients of scores
+  std::byte *share_columns = nullptr, *gradient_columns = nullptr;  // a tile's keys by its queries
+  Bf16* rounded = nullptr;                                          // a tile of the panel
 
   // Sums get room for whole strips.
   explicit TileProducts(AttentionPass& p) {
@@ -35,8 +35,9 @@ struct TileProducts {
     p.blocks.width = dim_steps * kTileDepth;
     const std::int64_t keys = key_steps * dim_steps * kStep, block = kBlockSteps * dim_steps * kStep;
     const std::int64_t panel = kBlockStrips * p.blocks.panel * kBlockSteps * kStep;
+    const std::int64_t square = kBlockStrips * kBlockSteps * kStep;
     const std::int64_t floats = (2 * p.blocks.count + 1) * kBlock * p.blocks.width;
-    std::byte* next = room_of_thread(3 * keys + 4 * block + 2 * panel + kTile * 2 + floats * 4);
+    std::byte* next = room_of_thread(3 * keys + 4 * block + panel + 2 * square + kTile * 2 + floats * 4);
     const auto take = [&next](std::int64_t bytes) {
       std::byte* piece = next;
       next += bytes;
@@ -50,7 +51,8 @@ struct TileProducts {
     dout_dim = take(block);
     dim_dout = take(block);
     shares = take(panel);
-    dscores = take(panel);
+    share_columns = take(square);
+    gradient_columns = take(square);
     rounded = reinterpret_cast<Bf16*>(take(kTile * 2));
     p.dkeys = reinterpret_cast<float*>(take(floats * 4));
     p.dvalues = p.dkeys + p.blocks.count * kBlock * p.blocks.width;
@@ -110,50 +112,61 @@ struct TileProducts {
     }
   }
 
+  // The tile of the panel as number `at` of those that `packed` holds, a line for each query.
+  void pack_rows(const AttentionPass& p, const Lines<T>& tile, std::int64_t rows, std::int64_t at,
+                 std::byte* packed) const {
+    Lines<T> lines = tile;
+    std::byte* to = packed + at * kBlockSteps * kStep;
+    for (std::int64_t i = 0; i * kStripLines < rows; ++i, lines.data += kStripLines * kBlock)
+      pack_strips(lines, kStripLines, kBlock, false, to + i * p.blocks.panel * kBlockSteps * kStep);
+  }
+  // p.sums += or = what pack_rows packed, so many tiles from `first_tile` on, times strips of head_dim.
+  void add_to_sums(const AttentionPass& p, std::int64_t rows, std::int64_t first_tile, std::int64_t tiles,
+                   bool ends_on_diagonal, const std::byte* packed, const std::byte* b) const {
+    for (std::int64_t i = 0; i * kStripLines < rows; ++i) {
+      const std::int64_t steps = tiles * kBlockSteps - (ends_on_diagonal ? kBlockSteps - 1 - i : 0);
+      add_product(p, packed + i * p.blocks.panel * kBlockSteps * kStep, b + first_tile * kBlockSteps * kStep, key_steps,
+                  0, steps, first_tile > 0, p.sums + i * kStripLines * p.blocks.width);
+    }
+  }
   void add_values(const AttentionPass& p, std::int64_t rows, std::int64_t first_tile, std::int64_t tiles,
                   bool ends_on_diagonal) const {
-    const std::int64_t strips = (rows + kStripLines - 1) / kStripLines, strip = p.blocks.panel * kBlockSteps * kStep;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      Lines<T> tile = operand(rows, p.panel + t * kTile, false);
-      for (std::int64_t i = 0; i < strips; ++i, tile.data += kStripLines * kBlock)
-        pack_strips(tile, kStripLines, kBlock, false, shares + i * strip + t * kBlockSteps * kStep);
-    }
-    for (std::int64_t i = 0; i < strips; ++i) {
-      const std::int64_t steps = tiles * kBlockSteps - (ends_on_diagonal ? kBlockSteps - 1 - i : 0);
-      for (std::int64_t j = 0; j < dim_steps; ++j) {
-        multiply_strips<kHere, true>(steps, shares + i * strip,
-                                     dim_value + (j * key_steps + first_tile * kBlockSteps) * kStep,
-                                     p.sums + (i * p.blocks.width + j) * kStripLines, p.blocks.width);
-      }
-    }
+    for (std::int64_t t = 0; t < tiles; ++t) pack_rows(p, operand(rows, p.panel + t * kTile, false), rows, t, shares);
+    add_to_sums(p, rows, first_tile, tiles, ends_on_diagonal, shares, dim_value);
   }
 
-  // A block of sums += the steps `from` .. `to` of a strip of `a` times strips of head_dim.
+  // A strip of sums += or = the steps `from` .. `to` of a strip of `a` times strips of head_dim.
   void add_product(const AttentionPass& p, const std::byte* a, const std::byte* b, std::int64_t b_steps,
-                   std::int64_t from, std::int64_t to, float* sums) const {
+                   std::int64_t from, std::int64_t to, bool add, float* sums) const {
     for (std::int64_t j = 0; j < dim_steps; ++j) {
-      multiply_strips<kHere, true>(to - from, a + from * kStep, b + (j * b_steps + from) * kStep,
-                                   sums + j * kStripLines, p.blocks.width);
+      const std::byte* strip = b + (j * b_steps + from) * kStep;
+      float* c = sums + j * kStripLines;
+      add ? multiply_strips<kHere, true>(to - from, a + from * kStep, strip, c, p.blocks.width)
+          : multiply_strips<kHere>(to - from, a + from * kStep, strip, c, p.blocks.width);
     }
   }
-  void add_gradients(const AttentionPass& p, std::int64_t rows, std::int64_t tile, bool diagonal) const {
+  void add_gradients(const AttentionPass& p, std::int64_t rows, std::int64_t tile, bool diagonal,
+                     bool first_head) const {
     const std::int64_t width = p.blocks.width, at = tile * kBlock * width, strip = kBlockSteps * kStep;
-    const std::int64_t strips =
-        (rows + kStripLines - 1) / kStripLines;  // of queries, or steps where they are the depth
-    pack_strips(operand(rows, p.panel, true), kBlock, strips * kStripLines, false, shares, kBlockSteps);
+    const std::int64_t strips = (rows + kStripLines - 1) / kStripLines;  // of queries, or steps where they are depth
+    pack_strips(operand(rows, p.panel, true), kBlock, strips * kStripLines, false, share_columns, kBlockSteps);
     const Lines<T> gradients = operand(rows, p.panel + kTile, true);
-    pack_strips(gradients, kBlock, strips * kStripLines, false, dscores, kBlockSteps);
+    pack_strips(gradients, kBlock, strips * kStripLines, false, gradient_columns, kBlockSteps);
     for (std::int64_t i = 0; i < kBlockStrips; ++i) {  // of keys: queries before them do not see them
       const std::int64_t from = diagonal ? i : 0, place = at + i * kStripLines * width;
       if (from >= strips) break;
-      add_product(p, shares + i * strip, dim_dout, kBlockSteps, from, strips, p.dvalues + place);
-      add_product(p, dscores + i * strip, dim_query, kBlockSteps, from, strips, p.dkeys + place);
+      const bool add = !diagonal || !first_head;
+      add_product(p, share_columns + i * strip, dim_dout, kBlockSteps, from, strips, add, p.dvalues + place);
+      add_product(p, gradient_columns + i * strip, dim_query, kBlockSteps, from, strips, add, p.dkeys + place);
     }
-    pack_strips(Lines<T>{gradients.data, kBlock, false}, strips * kStripLines, kBlock, false, dscores);
-    for (std::int64_t i = 0; i < strips; ++i) {
-      add_product(p, dscores + i * strip, dim_key + tile * strip, key_steps, 0, diagonal ? i + 1 : kBlockSteps,
-                  p.sums + i * kStripLines * width);
-    }
+    const std::int64_t in_panel = tile % p.blocks.panel;
+    pack_rows(p, {gradients.data, kBlock, false}, rows, in_panel, shares);
+    if (in_panel + 1 == p.blocks.panel && !diagonal)
+      add_to_sums(p, rows, tile - in_panel, p.blocks.panel, false, shares, dim_key);
+  }
+  void finish_queries(const AttentionPass& p, std::int64_t rows, std::int64_t block) const {
+    const std::int64_t in_panel = block % p.blocks.panel;
+    add_to_sums(p, rows, block - in_panel, in_panel + 1, true, shares, dim_key);
   }
 };
 

@@ -67,10 +67,12 @@ struct VectorProducts {
     copy_rows<V>(p, p.shape.sequence, p.blocks.count * kBlock, keys, p.stride, p.key_rows);
     copy_columns<V>(p, keys, p.key_columns);
     copy_columns<V>(p, values, p.value_columns);
+    fill_zero<V>(2 * p.blocks.count * kBlock * p.blocks.width, p.dkeys);  // and p.dvalues, which stands behind
   }
   template <typename T>
   void take_queries(const AttentionPass& p, std::int64_t rows, const T* queries) const {
     copy_rows<V>(p, rows, kBlock, queries, p.stride, p.queries);
+    fill_zero<V>(kBlock * p.blocks.width, p.sums);
   }
   template <typename T>
   void take_queries_backward(const AttentionPass& p, std::int64_t rows, const T* queries, const T* douts) const {
@@ -102,7 +104,8 @@ struct VectorProducts {
   }
 
   // Adds what the tile in the panel gives to the gradients of queries, keys and values.
-  void add_gradients(const AttentionPass& p, std::int64_t rows, std::int64_t tile, bool diagonal) const {
+  void add_gradients(const AttentionPass& p, std::int64_t rows, std::int64_t tile, bool diagonal,
+                     bool /*first_head*/) const {
     const float *shares = p.panel, *dscores = p.panel + kTile;
     const std::int64_t width = p.blocks.width, vectors = width / V::kWidth, at = tile * kBlock * width;
     const std::int64_t filled = (rows + kRows - 1) / kRows * kRows;
@@ -120,6 +123,7 @@ struct VectorProducts {
                      width, p.sums + group * width, width);
     }
   }
+  void finish_queries(const AttentionPass&, std::int64_t /*rows*/, std::int64_t /*block*/) const {}
 };
 
 template <typename V, typename T>
