@@ -3,8 +3,7 @@
 //
 // Numbers of fp32 are cut into three of bf16, and a product is six products of these pieces. The three that are left
 // out are smaller than the last bit of fp32, so that results are as near to the exact ones as those of fp32
-// (gemm_test.cpp compares the two), at more than twice the speed. Numbers of 3.39e38 and more, which have no rounded
-// upper piece, become not-a-number instead of infinite.
+// (gemm_test.cpp compares the two), at twice the speed. What is infinite becomes not-a-number.
 #pragma once
 
 #include "kernel/gemm.hpp"
