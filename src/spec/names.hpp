@@ -83,6 +83,14 @@ inline constexpr NameTable<Fusion, 7> kFusionNames{{{"bias_gelu", Fusion::bias_g
                                                     {"optimizer", Fusion::optimizer},
                                                     {"all", Fusion::all}}};
 
+inline constexpr NameTable<StoreTier, kNumStoreTiers> kStoreTierNames{{{"memory", StoreTier::memory},
+                                                                       {"peer", StoreTier::peer},
+                                                                       {"local", StoreTier::local},
+                                                                       {"shared", StoreTier::shared},
+                                                                       {"object", StoreTier::object}}};
+
+inline constexpr NameTable<OnError, 2> kOnErrorNames{{{"go_on", OnError::go_on}, {"stop", OnError::stop}}};
+
 inline constexpr NameTable<Origin, 5> kOriginNames{{{"user", Origin::user},
                                                     {"measured", Origin::measured},
                                                     {"vendor_sheet", Origin::vendor_sheet},
@@ -105,6 +113,7 @@ constexpr std::string_view name_of(Recompute value) { return name_in(kRecomputeN
 constexpr std::string_view name_of(Schedule value) { return name_in(kScheduleNames, value); }
 constexpr std::string_view name_of(ContextExchange value) { return name_in(kContextExchangeNames, value); }
 constexpr std::string_view name_of(Optimizer value) { return name_in(kOptimizerNames, value); }
+constexpr std::string_view name_of(StoreTier value) { return name_in(kStoreTierNames, value); }
 constexpr std::string_view name_of(Origin value) { return name_in(kOriginNames, value); }
 
 }  // namespace twinpod::spec
