@@ -28,14 +28,14 @@ enum class OnError { go_on, stop };
 
 struct CheckpointTier {
   StoreTier tier = StoreTier::shared;
-  std::string path;  // folder, or the object store's prefix
-  int every = 1;     // takes every so-manieth checkpoint
-  int keep = 2;      // so many of them stay
+  std::string path = {};  // folder, or the object store's prefix
+  int every = 1;          // takes every so-manieth checkpoint
+  int keep = 2;           // so many of them stay
 };
 
 struct Checkpoint {
-  int every = 0;                      // steps; 0: none
-  std::vector<CheckpointTier> store;  // empty: not said; a folder alone is a tier `shared`
+  int every = 0;                           // steps; 0: none
+  std::vector<CheckpointTier> store = {};  // empty: not said; a folder alone is a tier `shared`
   OnError on_error = OnError::go_on;
 };
 
