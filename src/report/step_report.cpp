@@ -10,6 +10,7 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/metrics.hpp"
+#include "report/checkpoint_report.hpp"
 #include "report/compare.hpp"
 #include "report/tables.hpp"
 
@@ -20,8 +21,8 @@ using program::Lane;
 
 // Lanes as people call what runs on them.
 std::string_view traffic_name(std::size_t lane) {
-  constexpr std::array<std::string_view, program::kNumLanes> kNames = {"computation", "inside layers", "between stages",
-                                                                       "between copies", "host"};
+  constexpr std::array<std::string_view, program::kNumLanes> kNames = {
+      "computation", "inside layers", "between stages", "between copies", "host", "to tiers"};
   return kNames[lane];
 }
 
@@ -274,7 +275,7 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 std::string step_text(const StepView& view) {
   const auto kinds = static_cast<double>(view.run.kinds.size());
   return headline(view) + slices_text(view) + shares_text(view) + path_text(view) + links_text(view) +
-         waiters_text(view) +
+         waiters_text(view) + (view.checkpoint == nullptr ? "" : checkpoint_text(*view.checkpoint)) +
          fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n", with_thousands(kinds), kinds == 1 ? "" : "s",
                      with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
@@ -324,6 +325,7 @@ std::string step_json(const StepView& view) {
       json["waiters"].push_back({{"who", one.who}, {"ranks", one.ranks}, {"idle_longer_s", one.more_s / one.ranks}});
     }
   }
+  if (view.checkpoint != nullptr) add_checkpoint(*view.checkpoint, json);
   return json.dump(2) + "\n";
 }
 

@@ -1,12 +1,4 @@
-// When checkpoints are saved, and where to: the tiers, the fastest first.
-//
-//     checkpoint:
-//       every: 200
-//       store:
-//         - {tier: memory, keep: 1}
-//         - {tier: shared, path: /nfs/runs/a, every: 5, keep: 3}
-//
-// `train` saves there, `simulate` says what it costs.
+// When a run is saved, and to where. `train` does it for real (docs/store.md).
 #pragma once
 
 #include <string>
@@ -14,28 +6,27 @@
 
 namespace twinpod::spec {
 
-enum class StoreTier {
-  memory,  // of the rank's host
+enum class TierKind {
+  memory,  // of the rank
   peer,    // memory of another host
-  local,   // disk of the host
-  shared,  // file system of the whole cluster
-  object,  // object store
+  local,   // a folder on a disk of the host
+  shared,  // a folder that all hosts see
+  object,  // an object store
 };
-inline constexpr int kNumStoreTiers = 5;
 
-// What training does when a tier fails.
 enum class OnError { go_on, stop };
 
 struct CheckpointTier {
-  StoreTier tier = StoreTier::shared;
-  std::string path = {};  // folder, or the object store's prefix
-  int every = 1;          // takes every so-manieth checkpoint
-  int keep = 2;           // so many of them stay
+  TierKind kind = TierKind::shared;
+  std::string path;
+  int every = 1;  // takes each n-th checkpoint
+  int keep = 0;   // so many; 0: as the section says
 };
 
 struct Checkpoint {
-  int every = 0;                           // steps; 0: none
-  std::vector<CheckpointTier> store = {};  // empty: not said; a folder alone is a tier `shared`
+  int every = 0;                      // steps; 0: at the end only
+  int keep = 2;                       // checkpoints
+  std::vector<CheckpointTier> store;  // fastest first; empty: nothing is saved
   OnError on_error = OnError::go_on;
 };
 

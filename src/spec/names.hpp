@@ -18,6 +18,14 @@ namespace twinpod::spec {
 template <typename E, std::size_t N>
 using NameTable = std::array<std::pair<std::string_view, E>, N>;
 
+inline constexpr NameTable<TierKind, 5> kTierKindNames{{{"memory", TierKind::memory},
+                                                        {"peer", TierKind::peer},
+                                                        {"local", TierKind::local},
+                                                        {"shared", TierKind::shared},
+                                                        {"object", TierKind::object}}};
+
+inline constexpr NameTable<OnError, 2> kOnErrorNames{{{"continue", OnError::go_on}, {"stop", OnError::stop}}};
+
 // In the order of the enum, so that a value can be an index into its table.
 inline constexpr NameTable<Precision, kNumPrecisions> kPrecisionNames{{{"fp32", Precision::fp32},
                                                                        {"tf32", Precision::tf32},
@@ -83,14 +91,6 @@ inline constexpr NameTable<Fusion, 7> kFusionNames{{{"bias_gelu", Fusion::bias_g
                                                     {"optimizer", Fusion::optimizer},
                                                     {"all", Fusion::all}}};
 
-inline constexpr NameTable<StoreTier, kNumStoreTiers> kStoreTierNames{{{"memory", StoreTier::memory},
-                                                                       {"peer", StoreTier::peer},
-                                                                       {"local", StoreTier::local},
-                                                                       {"shared", StoreTier::shared},
-                                                                       {"object", StoreTier::object}}};
-
-inline constexpr NameTable<OnError, 2> kOnErrorNames{{{"go_on", OnError::go_on}, {"stop", OnError::stop}}};
-
 inline constexpr NameTable<Origin, 5> kOriginNames{{{"user", Origin::user},
                                                     {"measured", Origin::measured},
                                                     {"vendor_sheet", Origin::vendor_sheet},
@@ -105,6 +105,8 @@ constexpr std::string_view name_in(const NameTable<E, N>& table, E value) {
   return "";
 }
 
+constexpr std::string_view name_of(TierKind value) { return name_in(kTierKindNames, value); }
+constexpr std::string_view name_of(OnError value) { return name_in(kOnErrorNames, value); }
 constexpr std::string_view name_of(Precision value) { return name_in(kPrecisionNames, value); }
 constexpr std::string_view name_of(ScaleUpKind value) { return name_in(kScaleUpNames, value); }
 constexpr std::string_view name_of(Norm value) { return name_in(kNormNames, value); }
@@ -113,7 +115,6 @@ constexpr std::string_view name_of(Recompute value) { return name_in(kRecomputeN
 constexpr std::string_view name_of(Schedule value) { return name_in(kScheduleNames, value); }
 constexpr std::string_view name_of(ContextExchange value) { return name_in(kContextExchangeNames, value); }
 constexpr std::string_view name_of(Optimizer value) { return name_in(kOptimizerNames, value); }
-constexpr std::string_view name_of(StoreTier value) { return name_in(kStoreTierNames, value); }
 constexpr std::string_view name_of(Origin value) { return name_in(kOriginNames, value); }
 
 }  // namespace twinpod::spec

@@ -1,0 +1,109 @@
+#include "program/checkpoint.hpp"
+
+#include <gtest/gtest.h>
+
+#include "model/arithmetic.hpp"
+#include "program/generate.hpp"
+#include "program/test_job.hpp"
+
+namespace twinpod::program {
+namespace {
+
+constexpr double kMixedBytes = 14;  // 16-bit parameter, master copy, two moments
+
+double parameters_of(const spec::Job& job) { return model::parameters(job.model).total; }
+
+double bytes_of(const spec::Job& job) { return checkpoint_bytes(job, generate(job).value()).all; }
+
+TEST(Checkpoint, HoldsEachParameterWithItsOptimizerStateOnce) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const int devices : {1, 2, 8}) {
+      spec::Job job = gpt_job(devices);
+      job.layout.zero = zero;
+      EXPECT_NEAR(bytes_of(job) / (kMixedBytes * parameters_of(job)), 1, 1e-9) << zero << " " << devices;
+    }
+  }
+  spec::Job wide = gpt_job(2);
+  wide.training.precision = spec::Precision::fp32;
+  EXPECT_NEAR(bytes_of(wide) / (12 * parameters_of(wide)), 1, 1e-9);
+}
+
+TEST(Checkpoint, IsAsLargeInEveryLayout) {
+  spec::Job experts = mixture_job(8, 4);
+  EXPECT_NEAR(bytes_of(experts) / (kMixedBytes * parameters_of(experts)), 1, 1e-9);
+  spec::Job tied = gpt_job(8, 1, 4);
+  tied.model.tied_embeddings = true;
+  EXPECT_NEAR(bytes_of(tied) / (kMixedBytes * parameters_of(tied)), 1, 1e-9) << "the other end's copy is not saved";
+  spec::Job mirrored = gpt_job(8, 1, 4);
+  mirrored.layout.schedule = spec::Schedule::dualpipe;
+  EXPECT_NEAR(bytes_of(mirrored) / (kMixedBytes * parameters_of(mirrored)), 1, 1e-9) << "both copies share the work";
+  spec::Job divided = gpt_job(8, 4, 2);  // norms are whole on every rank
+  EXPECT_NEAR(bytes_of(divided) / (kMixedBytes * parameters_of(divided)), 1, 2e-3);
+}
+
+// BLOOM: 176.247 billion parameters, a checkpoint of 2.3 TB (bigscience-workshop/bigscience, train/tr11-176B-ml).
+TEST(Checkpoint, OfBloomIsAsLargeAsPublished) {
+  spec::Job job = gpt_job(384, 4, 12);
+  job.model.layers = 70;
+  job.model.hidden = 14336;
+  job.model.ffn = 4 * 14336;
+  job.model.vocab = 250880;
+  job.model.attention = {.heads = 112, .kv_heads = 112, .head_dim = 128};
+  job.model.tied_embeddings = true;
+  job.model.positions = spec::Positions::alibi;
+  job.layout.uneven_ends = true;
+  const Result<Program> program = generate(job);
+  ASSERT_TRUE(program.has_value()) << to_string(program.error());
+  EXPECT_NEAR(checkpoint_bytes(job, *program).all / 2.3e12, 1, 0.08);
+}
+
+TEST(Steps, StandOneBehindTheOtherWithACheckpointBehindSome) {
+  const Program step = generate(gpt_job(8, 2, 2)).value();
+  const CheckpointBytes bytes = checkpoint_bytes(gpt_job(8, 2, 2), step);
+  const Steps steps =
+      with_checkpoints(step, bytes, {.steps = 5, .every = 2, .tiers = {Tier::local_disk, Tier::storage}});
+  EXPECT_EQ(steps.checkpoints, (std::vector<int>{0, 2, 4}));
+  for (int k = 0; k < 2; ++k) {
+    const std::vector<Instance>& list = steps.program.kinds[static_cast<std::size_t>(k)].instances;
+    const auto own = step.kinds[static_cast<std::size_t>(k)].instances.size();
+    ASSERT_EQ(list.size(), 5 * (own + 1) + 3);
+    for (int s = 0; s < 5; ++s) {
+      const Instance& end = list[static_cast<std::size_t>(steps.boundary(k, s))];
+      EXPECT_EQ(end.block, steps.num_step_blocks);
+      EXPECT_EQ(end.from[0].instance, steps.boundary(k, s) - 1);
+    }
+    const auto block_of = [&](int c) {
+      return steps.program
+          .blocks[static_cast<std::size_t>(list[static_cast<std::size_t>(steps.checkpoint(k, c))].block)];
+    };
+    EXPECT_EQ(block_of(1).ops.front().tier, Tier::host_memory);
+    EXPECT_EQ(block_of(1).ops.back().tier, Tier::storage);
+    EXPECT_EQ(block_of(1).ops.back().bytes, bytes.of_rank[static_cast<std::size_t>(k)]);
+    EXPECT_EQ(list[static_cast<std::size_t>(steps.checkpoint(k, 2))].from[0].instance, steps.checkpoint(k, 1))
+        << "its memory is taken until the drain before has ended";
+  }
+}
+
+// A pass of a later step waits for a pass of that step, on whichever stage.
+TEST(Steps, WaitWithinTheirStep) {
+  const Program step = generate(gpt_job(4, 1, 4)).value();
+  const Steps steps = with_checkpoints(step, checkpoint_bytes(gpt_job(4, 1, 4), step), {.steps = 3});
+  for (std::size_t k = 0; k < step.kinds.size(); ++k) {
+    const int own = static_cast<int>(step.kinds[k].instances.size());
+    for (int s = 0; s < 3; ++s) {
+      const int begin = steps.boundary(static_cast<int>(k), s) - own;
+      for (int i = 0; i < own; ++i) {
+        const Source& before = step.kinds[k].instances[static_cast<std::size_t>(i)].from[0];
+        const Source& now = steps.program.kinds[k].instances[static_cast<std::size_t>(begin + i)].from[0];
+        ASSERT_EQ(now.kind, before.kind);
+        if (now.kind < 0) continue;
+        const auto source = static_cast<std::size_t>(now.kind);
+        const int first = steps.boundary(now.kind, s) - static_cast<int>(step.kinds[source].instances.size());
+        ASSERT_EQ(now.instance - first, before.instance);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace twinpod::program
