@@ -9,9 +9,11 @@
 namespace twinpod::program {
 namespace {
 
-// 8-bit copies are made anew from what is saved.
+// 8-bit copies are made anew from what is saved, and our trainer makes its 16-bit copy anew from the fp32 one.
 double saved_bytes(const spec::Job& job) {
   const ParameterBytes bytes = bytes_of_parameter(job);
+  if (job.stack.executed && !spec::is_wide(job.training.precision) && !job.training.pure_low_precision)
+    return bytes.optimizer;
   const bool narrow = spec::is_narrow(job.training.precision) && job.layout.zero < 3;
   return (narrow ? kHalfBytes : bytes.parameter) + bytes.optimizer;
 }
@@ -59,13 +61,29 @@ Op write_op(Lane lane, Tier tier, double bytes) {
   return op;
 }
 
-Block checkpoint_block(double bytes, const std::vector<Tier>& tiers) {
+Block snapshot_block(double bytes) {
   Builder builder;
   builder.block.phase = Phase::update;
   builder.enters = true;
-  const int snapshot = builder.chain(write_op(Lane::host, Tier::host_memory, bytes));
-  builder.add(idle_op(Lane::compute), {snapshot});
-  for (const Tier tier : tiers) builder.add(write_op(Lane::drain, tier, bytes), {snapshot});
+  builder.chain(write_op(Lane::host, Tier::host_memory, bytes));
+  return finish(builder);
+}
+
+// Behind the snapshot.
+Block drain_block(double bytes, const std::vector<Tier>& tiers) {
+  Builder builder;
+  builder.block.phase = Phase::update;
+  builder.enters = true;
+  for (const Tier tier : tiers) builder.chain(write_op(Lane::drain, tier, bytes));
+  return finish(builder);
+}
+
+// Computation goes on when the snapshot is done.
+Block hold_block() {
+  Builder builder;
+  builder.block.phase = Phase::update;
+  builder.enters = true;
+  builder.chain(idle_op(Lane::compute));
   return finish(builder);
 }
 
@@ -76,32 +94,59 @@ int add_block(Program& program, Block block) {
   return static_cast<int>(program.blocks.size()) - 1;
 }
 
-int checkpoints_before(const std::vector<int>& checkpoints, int step) {
-  return static_cast<int>(std::count_if(checkpoints.begin(), checkpoints.end(), [&](int c) { return c < step; }));
-}
+// Writes the list of a kind, step by step. The next update waits for the snapshot: an instance that holds computation
+// stands in front of the last one of the next step, or in front of its first.
+struct Writer {
+  const Program& step;
+  const CheckpointSteps& what;
+  Steps& steps;
+  int boundary_block = 0;
+  int hold_block = 0;
 
-// Where the instances of a step begin in the list of a kind.
-int first_instance(const Steps& steps, int kind, int step) {
-  return step * (steps.num_instances[static_cast<std::size_t>(kind)] + 1) + checkpoints_before(steps.checkpoints, step);
-}
-
-void add_step(Steps& steps, const Program& step, int kind, int number) {
-  std::vector<Instance>& list = steps.program.kinds[static_cast<std::size_t>(kind)].instances;
-  for (Instance instance : step.kinds[static_cast<std::size_t>(kind)].instances) {
-    for (Source& source : instance.from) {
-      if (source.kind >= 0) source.instance += first_instance(steps, source.kind, number);
-    }
-    list.push_back(instance);
+  std::vector<Instance>& list(int kind) const { return steps.program.kinds[static_cast<std::size_t>(kind)].instances; }
+  int num_instances(int kind) const { return steps.num_instances[static_cast<std::size_t>(kind)]; }
+  bool saved_behind(int s) const {
+    return std::find(steps.checkpoints.begin(), steps.checkpoints.end(), s) != steps.checkpoints.end();
   }
-}
+  // The first instance of a step that comes from the Program.
+  int first_of(int kind, int s) const { return steps.boundary(kind, s) - num_instances(kind) - held_inside(s); }
+  int held_inside(int s) const { return what.beside && saved_behind(s - 1) ? 1 : 0; }
 
-// The instance stands behind another one of its kind; -1: behind none.
-Instance behind(int block, int kind, int before) {
-  Instance instance;
-  instance.block = block;
-  if (before >= 0) instance.from[0] = {kind, before};
-  return instance;
-}
+  // The instance stands behind another one of its kind; -1: behind none.
+  void add(int kind, int block, int before) const {
+    Instance instance;
+    instance.block = block;
+    if (before >= 0) instance.from[0] = {kind, before};
+    list(kind).push_back(instance);
+  }
+
+  void add_step(int kind, int s) const {
+    const std::vector<Instance>& own = step.kinds[static_cast<std::size_t>(kind)].instances;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (i + 1 == own.size() && held_inside(s) > 0) add(kind, hold_block, last_snapshot(kind, s));
+      Instance instance = own[i];
+      for (Source& source : instance.from) {
+        if (source.kind >= 0) source.instance += first_of(source.kind, s);
+      }
+      list(kind).push_back(instance);
+    }
+    add(kind, boundary_block, static_cast<int>(list(kind).size()) - 1);
+  }
+
+  int last_snapshot(int kind, int s) const {
+    const auto before = std::lower_bound(steps.checkpoints.begin(), steps.checkpoints.end(), s);
+    return steps.snapshot(kind, static_cast<int>(before - steps.checkpoints.begin()) - 1);
+  }
+
+  void add_checkpoint(int kind, int number, int snapshot_block, int drain_block) const {
+    int before = -1;
+    if (number > 0) before = what.tiers.empty() ? steps.snapshot(kind, number - 1) : steps.drain(kind, number - 1);
+    add(kind, snapshot_block, before);
+    const int snapshot = static_cast<int>(list(kind).size()) - 1;
+    if (drain_block >= 0) add(kind, drain_block, snapshot);
+    if (!what.beside) add(kind, hold_block, snapshot);
+  }
+};
 
 }  // namespace
 
@@ -125,11 +170,16 @@ CheckpointBytes checkpoint_bytes(const spec::Job& job, const Program& program) {
 }
 
 int Steps::boundary(int kind, int step) const {
-  return first_instance(*this, kind, step) + num_instances[static_cast<std::size_t>(kind)];
+  const auto before = std::lower_bound(checkpoints.begin(), checkpoints.end(), step) - checkpoints.begin();
+  // A checkpoint has a snapshot, one that holds computation, and a drain. The one that holds is a part of the next step
+  // or stands before it; either way it comes before that step's boundary.
+  const int of_checkpoint = drains ? 3 : 2;
+  return (step + 1) * (num_instances[static_cast<std::size_t>(kind)] + 1) - 1 +
+         static_cast<int>(before) * of_checkpoint;
 }
 
-int Steps::checkpoint(int kind, int number) const {
-  return boundary(kind, checkpoints[static_cast<std::size_t>(number)]) + 1;
+int Steps::snapshot(int kind, int checkpoint) const {
+  return boundary(kind, checkpoints[static_cast<std::size_t>(checkpoint)]) + 1;
 }
 
 Steps with_checkpoints(const Program& step, const CheckpointBytes& bytes, const CheckpointSteps& what) {
@@ -137,27 +187,26 @@ Steps with_checkpoints(const Program& step, const CheckpointBytes& bytes, const 
   steps.program = step;
   steps.num_step_blocks = static_cast<int>(step.blocks.size());
   steps.num_steps = what.steps;
-  for (int s = 0; what.saves && s < what.steps; s += what.every) {
+  steps.drains = !what.tiers.empty();
+  for (int s = 0; s < what.steps; s += what.every) {
     steps.checkpoints.push_back(s);
     if (what.every <= 0) break;
   }
   for (const Kind& kind : step.kinds) steps.num_instances.push_back(static_cast<int>(kind.instances.size()));
   const int boundary = add_block(steps.program, boundary_block(step));
-  std::map<double, int> blocks;  // stages that save as much share one
+  const Writer writer{step, what, steps, boundary, add_block(steps.program, hold_block())};
+  std::map<double, std::pair<int, int>> blocks;  // stages that save as much share them
   for (int k = 0; k < static_cast<int>(step.kinds.size()); ++k) {
     const double own = bytes.of_rank[static_cast<std::size_t>(k)];
-    if (what.saves && !blocks.contains(own)) {
-      blocks[own] = add_block(steps.program, checkpoint_block(own, what.tiers));
+    if (!blocks.contains(own)) {
+      const int snapshot = add_block(steps.program, snapshot_block(own));
+      blocks[own] = {snapshot, steps.drains ? add_block(steps.program, drain_block(own, what.tiers)) : -1};
     }
-    std::vector<Instance>& list = steps.program.kinds[static_cast<std::size_t>(k)].instances;
-    list.clear();
-    int last = -1;  // checkpoint
+    writer.list(k).clear();
+    int saved = 0;
     for (int s = 0; s < what.steps; ++s) {
-      add_step(steps, step, k, s);
-      list.push_back(behind(boundary, k, static_cast<int>(list.size()) - 1));
-      if (std::find(steps.checkpoints.begin(), steps.checkpoints.end(), s) == steps.checkpoints.end()) continue;
-      list.push_back(behind(blocks[own], k, last));
-      last = static_cast<int>(list.size()) - 1;
+      writer.add_step(k, s);
+      if (writer.saved_behind(s)) writer.add_checkpoint(k, saved++, blocks[own].first, blocks[own].second);
     }
   }
   return steps;

@@ -23,6 +23,9 @@ TEST(Checkpoint, HoldsEachParameterWithItsOptimizerStateOnce) {
       EXPECT_NEAR(bytes_of(job) / (kMixedBytes * parameters_of(job)), 1, 1e-9) << zero << " " << devices;
     }
   }
+  spec::Job ours = gpt_job(2);
+  ours.stack.executed = true;
+  EXPECT_NEAR(bytes_of(ours) / (12 * parameters_of(ours)), 1, 1e-3) << "the 16-bit copy is made anew";
   spec::Job wide = gpt_job(2);
   wide.training.precision = spec::Precision::fp32;
   EXPECT_NEAR(bytes_of(wide) / (12 * parameters_of(wide)), 1, 1e-9);
@@ -66,20 +69,19 @@ TEST(Steps, StandOneBehindTheOtherWithACheckpointBehindSome) {
   for (int k = 0; k < 2; ++k) {
     const std::vector<Instance>& list = steps.program.kinds[static_cast<std::size_t>(k)].instances;
     const auto own = step.kinds[static_cast<std::size_t>(k)].instances.size();
-    ASSERT_EQ(list.size(), 5 * (own + 1) + 3);
+    ASSERT_EQ(list.size(), 5 * (own + 1) + 3 * 3);
     for (int s = 0; s < 5; ++s) {
       const Instance& end = list[static_cast<std::size_t>(steps.boundary(k, s))];
       EXPECT_EQ(end.block, steps.num_step_blocks);
       EXPECT_EQ(end.from[0].instance, steps.boundary(k, s) - 1);
     }
     const auto block_of = [&](int c) {
-      return steps.program
-          .blocks[static_cast<std::size_t>(list[static_cast<std::size_t>(steps.checkpoint(k, c))].block)];
+      return steps.program.blocks[static_cast<std::size_t>(list[static_cast<std::size_t>(c)].block)];
     };
-    EXPECT_EQ(block_of(1).ops.front().tier, Tier::host_memory);
-    EXPECT_EQ(block_of(1).ops.back().tier, Tier::storage);
-    EXPECT_EQ(block_of(1).ops.back().bytes, bytes.of_rank[static_cast<std::size_t>(k)]);
-    EXPECT_EQ(list[static_cast<std::size_t>(steps.checkpoint(k, 2))].from[0].instance, steps.checkpoint(k, 1))
+    EXPECT_EQ(block_of(steps.snapshot(k, 1)).ops.front().tier, Tier::host_memory);
+    EXPECT_EQ(block_of(steps.drain(k, 1)).ops.back().tier, Tier::storage);
+    EXPECT_EQ(block_of(steps.drain(k, 1)).ops.back().bytes, bytes.of_rank[static_cast<std::size_t>(k)]);
+    EXPECT_EQ(list[static_cast<std::size_t>(steps.snapshot(k, 2))].from[0].instance, steps.drain(k, 1))
         << "its memory is taken until the drain before has ended";
   }
 }
@@ -87,19 +89,28 @@ TEST(Steps, StandOneBehindTheOtherWithACheckpointBehindSome) {
 // A pass of a later step waits for a pass of that step, on whichever stage.
 TEST(Steps, WaitWithinTheirStep) {
   const Program step = generate(gpt_job(4, 1, 4)).value();
-  const Steps steps = with_checkpoints(step, checkpoint_bytes(gpt_job(4, 1, 4), step), {.steps = 3});
-  for (std::size_t k = 0; k < step.kinds.size(); ++k) {
-    const int own = static_cast<int>(step.kinds[k].instances.size());
-    for (int s = 0; s < 3; ++s) {
-      const int begin = steps.boundary(static_cast<int>(k), s) - own;
-      for (int i = 0; i < own; ++i) {
-        const Source& before = step.kinds[k].instances[static_cast<std::size_t>(i)].from[0];
-        const Source& now = steps.program.kinds[k].instances[static_cast<std::size_t>(begin + i)].from[0];
-        ASSERT_EQ(now.kind, before.kind);
-        if (now.kind < 0) continue;
-        const auto source = static_cast<std::size_t>(now.kind);
-        const int first = steps.boundary(now.kind, s) - static_cast<int>(step.kinds[source].instances.size());
-        ASSERT_EQ(now.instance - first, before.instance);
+  for (const bool beside : {false, true}) {
+    const Steps steps = with_checkpoints(step, checkpoint_bytes(gpt_job(4, 1, 4), step),
+                                         {.steps = 4, .every = 2, .beside = beside, .tiers = {Tier::storage}});
+    for (std::size_t k = 0; k < step.kinds.size(); ++k) {
+      const std::vector<Instance>& own = step.kinds[k].instances;
+      const std::vector<Instance>& list = steps.program.kinds[k].instances;
+      for (int s = 0; s < 4; ++s) {
+        const int held = beside && s % 2 == 1 ? 1 : 0;  // in front of the last one
+        for (int i = 0; i + 1 < static_cast<int>(own.size()); ++i) {
+          const Source& before = own[static_cast<std::size_t>(i)].from[0];
+          const int at = steps.boundary(static_cast<int>(k), s) - static_cast<int>(own.size()) - held + i;
+          const Instance& now = list[static_cast<std::size_t>(at)];
+          ASSERT_EQ(now.block, own[static_cast<std::size_t>(i)].block);
+          ASSERT_EQ(now.from[0].kind, before.kind);
+          if (before.kind < 0) continue;
+          const auto others = step.kinds[static_cast<std::size_t>(before.kind)].instances.size();
+          const int first = steps.boundary(before.kind, s) - static_cast<int>(others) - held;
+          ASSERT_EQ(now.from[0].instance - first, before.instance);
+        }
+        if (held == 0) continue;
+        const Instance& hold = list[static_cast<std::size_t>(steps.boundary(static_cast<int>(k), s) - 2)];
+        EXPECT_EQ(hold.from[0].instance, steps.snapshot(static_cast<int>(k), s / 2)) << "the update waits";
       }
     }
   }

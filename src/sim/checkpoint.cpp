@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "sim/checkpoint_tiers.hpp"
@@ -25,23 +26,6 @@ Result<StepRun> simulate(const CheckpointInput& input, const CheckpointTiers& ti
   return run_step(step);
 }
 
-// The ops of an instance, of a kind of ranks.
-std::span<const OpRun> ops_of(const Steps& steps, const RankKind& kind, int instance) {
-  const std::vector<std::uint32_t> first = first_ops(steps.program, kind.program_kind);
-  const auto at = static_cast<std::size_t>(instance);
-  return kind.ops.subspan(first[at], first[at + 1] - first[at]);
-}
-
-// When each step ended, on the first stage; with a barrier that is the same on all.
-std::vector<double> step_ends(const Steps& steps, const StepRun& run) {
-  std::vector<double> ends;
-  const RankKind& kind = run.kinds.front();
-  for (int s = 0; s < steps.num_steps; ++s) {
-    ends.push_back(ops_of(steps, kind, steps.boundary(kind.program_kind, s)).front().end_s);
-  }
-  return ends;
-}
-
 // Bytes on their way between two moments.
 struct Written {
   double begin_s = 0;
@@ -49,18 +33,51 @@ struct Written {
   double bytes = 0;
 };
 
-// What all ranks wrote by the op with this number in the first checkpoint.
-std::vector<Written> written(const Steps& steps, const StepRun& run, std::size_t op) {
-  std::vector<Written> all;
-  for (const RankKind& kind : run.kinds) {
-    const int instance = steps.checkpoint(kind.program_kind, 0);
-    const OpRun& span = ops_of(steps, kind, instance)[op];
-    const double bytes = program::placed(steps.program, kind.program_kind, instance, static_cast<int>(op)).op->bytes;
-    if (bytes > 0) all.push_back({span.start_s, span.end_s, bytes * kind.count});
+// Steps that were simulated, to be looked at.
+class Looker {
+ public:
+  Looker(const Steps& steps, const StepRun& run) : steps_(steps), run_(run) {
+    for (std::size_t k = 0; k < steps.program.kinds.size(); ++k) {
+      first_.push_back(first_ops(steps.program, static_cast<int>(k)));
+    }
   }
-  return all;
-}
 
+  // When each step ended, on the first stage; with a barrier that is the same on all.
+  std::vector<double> step_ends() const {
+    std::vector<double> ends;
+    const RankKind& kind = run_.kinds.front();
+    for (int s = 0; s < steps_.num_steps; ++s)
+      ends.push_back(op_of(kind, steps_.boundary(kind.program_kind, s), 0).end_s);
+    return ends;
+  }
+
+  // What all ranks wrote in the first checkpoint to a tier, memory being the first.
+  std::vector<Written> written(std::size_t tier) const {
+    std::vector<Written> all;
+    const std::size_t op = tier == 0 ? 0 : tier - 1;
+    for (const RankKind& kind : run_.kinds) {
+      const int k = kind.program_kind;
+      const int instance = tier == 0 ? steps_.snapshot(k, 0) : steps_.drain(k, 0);
+      const double bytes = program::placed(steps_.program, k, instance, static_cast<int>(op)).op->bytes;
+      const OpRun& span = op_of(kind, instance, op);
+      if (bytes > 0) all.push_back({span.start_s, span.end_s, bytes * kind.count});
+    }
+    return all;
+  }
+
+ private:
+  const OpRun& op_of(const RankKind& kind, int instance, std::size_t op) const {
+    const std::vector<std::uint32_t>& first = first_[static_cast<std::size_t>(kind.program_kind)];
+    return kind.ops[first[static_cast<std::size_t>(instance)] + op];
+  }
+
+  const Steps& steps_;
+  const StepRun& run_;
+  std::vector<std::vector<std::uint32_t>> first_;  // op of each instance, by kind of the Program
+};
+
+// Of the means of all writes that were under way. One that was faster at first than in the end has a lower mean then,
+// so that this can be a little more than the tier has.
 double peak_of(const std::vector<Written>& all) {
   std::vector<std::pair<double, double>> changes;
   for (const Written& one : all) {
@@ -76,7 +93,15 @@ double peak_of(const std::vector<Written>& all) {
   return peak;
 }
 
-TierRun tier_run(const spec::CheckpointTier& tier, const std::vector<Written>& all, double drawn) {
+// Of all nodes together.
+double most_of(const StorageLinks& links, spec::TierKind kind) {
+  const double ways = links.num_nodes * links.node_bytes_per_s;
+  if (kind == spec::TierKind::local) return links.num_nodes * links.disk_bytes_per_s;
+  if (kind == spec::TierKind::shared) return std::min(ways, links.shared_bytes_per_s);
+  return kind == spec::TierKind::object ? std::min(ways, links.object_bytes_per_s) : StorageLinks::kNoLimit;
+}
+
+TierRun tier_run(const spec::CheckpointTier& tier, const std::vector<Written>& all, double drawn, double most) {
   TierRun result;
   result.kind = tier.kind;
   result.every = tier.every;
@@ -90,26 +115,25 @@ TierRun tier_run(const spec::CheckpointTier& tier, const std::vector<Written>& a
   }
   result.seconds = (end - begin) / drawn;
   result.bytes_per_s = result.seconds > 0 ? result.bytes / result.seconds : 0;
-  result.peak_bytes_per_s = drawn * peak_of(all);
+  result.peak_bytes_per_s = std::min(most, drawn * peak_of(all));
   return result;
 }
 
-// The snapshot is op 0 of a checkpoint's block, 1 holds computation up, the drain's follow.
 void take_tiers(const CheckpointTiers& tiers, CheckpointRun& result) {
-  for (std::size_t t = 0; t < tiers.tiers.size(); ++t) {
-    const std::vector<Written> all = written(result.steps, result.run, t == 0 ? 0 : t + 1);
-    result.tiers.push_back(tier_run(tiers.tiers[t], all, t == 0 ? 1 : result.drawn_share));
-  }
-  if (tiers.drains.empty()) return;
-  double begin = -1;
+  const Looker looker(result.steps, result.run);
+  double begin = std::numeric_limits<double>::infinity();
   double end = 0;
-  for (std::size_t t = 1; t < tiers.tiers.size(); ++t) {
-    for (const Written& one : written(result.steps, result.run, t + 1)) {
-      begin = begin < 0 ? one.begin_s : std::min(begin, one.begin_s);
+  for (std::size_t t = 0; t < tiers.tiers.size(); ++t) {
+    const std::vector<Written> all = looker.written(t);
+    result.tiers.push_back(
+        tier_run(tiers.tiers[t], all, t == 0 ? 1 : result.drawn_share, most_of(tiers.links, tiers.tiers[t].kind)));
+    for (const Written& one : all) {
+      if (t == 0) continue;
+      begin = std::min(begin, one.begin_s);
       end = std::max(end, one.end_s);
     }
   }
-  result.drain_s = (end - begin) / result.drawn_share;
+  if (end > begin) result.drain_s = (end - begin) / result.drawn_share;
 }
 
 // What the run as a whole pays. Checkpoint number j goes to the tiers whose `every` divides j.
@@ -140,6 +164,28 @@ void add_up(CheckpointRun& result, double slowed_s) {
   for (TierRun& tier : result.tiers) tier.mean_bytes_per_s = tier.bytes / tier.every / (interval + lost);
 }
 
+// The drain and the steps beside it: how much longer those take.
+Result<double> run_drain(const CheckpointInput& input, const CheckpointTiers& tiers,
+                         const program::CheckpointBytes& bytes, CheckpointRun& result) {
+  const double beside = kLonger * tiers.estimate_s / result.step_s;  // steps
+  result.drawn_share = std::min(1.0, (kMostSteps - 2) / beside);
+  program::CheckpointSteps what{.beside = input.job.stack.executed, .tiers = tiers.drains};
+  what.steps = 2 + static_cast<int>(std::ceil(std::min<double>(kMostSteps - 2, beside)));
+  result.steps = program::with_checkpoints(input.program, bytes, what);
+  Result<StepRun> run = simulate(input, tiers, result.steps, result.drawn_share);
+  if (!run) return tl::unexpected(run.error());
+  result.run = std::move(*run);
+  const std::vector<double> ends = Looker(result.steps, result.run).step_ends();
+  double slowed_s = 0;
+  for (std::size_t s = 1; s < ends.size(); ++s) {
+    const double own = ends[s] - ends[s - 1] - (s == 1 ? result.stall_s : 0);
+    result.slowest_step_s = std::max(result.slowest_step_s, own);
+    slowed_s += own - result.step_s;
+  }
+  // Rounding is no slower step.
+  return slowed_s > 1e-9 * ends.back() ? slowed_s / result.drawn_share : 0;
+}
+
 }  // namespace
 
 Result<CheckpointRun> run_checkpoints(const CheckpointInput& input) {
@@ -153,34 +199,20 @@ Result<CheckpointRun> run_checkpoints(const CheckpointInput& input) {
   result.snapshot_s = result.rank_bytes / tiers->snapshot_bytes_per_s;
 
   // The snapshot alone, with a step before and two behind it.
-  result.steps = program::with_checkpoints(input.program, bytes, {.steps = 3});
+  result.steps = program::with_checkpoints(input.program, bytes, {.steps = 3, .beside = input.job.stack.executed});
   Result<StepRun> run = simulate(input, *tiers, result.steps, 1);
   if (!run) return tl::unexpected(run.error());
-  std::vector<double> ends = step_ends(result.steps, *run);
-  result.step_s = ends[2] - ends[1];
-  result.stall_s = std::max(0.0, ends[1] - ends[0] - result.step_s);
-
-  double slowed_s = 0;
-  if (!tiers->drains.empty()) {
-    const double beside = kLonger * tiers->estimate_s / result.step_s;  // steps
-    result.drawn_share = std::min(1.0, (kMostSteps - 2) / beside);
-    const int steps = 2 + static_cast<int>(std::ceil(std::min<double>(kMostSteps - 2, beside)));
-    result.steps = program::with_checkpoints(input.program, bytes, {.steps = steps, .tiers = tiers->drains});
-    run = simulate(input, *tiers, result.steps, result.drawn_share);
-    if (!run) return tl::unexpected(run.error());
-    ends = step_ends(result.steps, *run);
-    for (std::size_t s = 1; s < ends.size(); ++s) {
-      const double own = ends[s] - ends[s - 1] - (s == 1 ? result.stall_s : 0);
-      result.slowest_step_s = std::max(result.slowest_step_s, own);
-      slowed_s += own - result.step_s;
-    }
-    // Rounding is no slower step.
-    slowed_s = slowed_s > 1e-9 * ends.back() ? slowed_s / result.drawn_share : 0;
-  }
-  result.slowest_step_s = std::max(result.slowest_step_s, result.step_s);
   result.run = std::move(*run);
+  const std::vector<double> ends = Looker(result.steps, result.run).step_ends();
+  result.step_s = result.slowest_step_s = ends[2] - ends[1];
+  result.stall_s = std::max(0.0, ends[1] - ends[0] - result.step_s);
+  if (result.stall_s < 1e-9 * ends[2]) result.stall_s = 0;
+
+  Result<double> slowed_s = 0;
+  if (!tiers->drains.empty()) slowed_s = run_drain(input, *tiers, bytes, result);
+  if (!slowed_s) return tl::unexpected(slowed_s.error());
   take_tiers(*tiers, result);
-  add_up(result, slowed_s);
+  add_up(result, *slowed_s);
   return result;
 }
 

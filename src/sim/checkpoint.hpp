@@ -5,10 +5,10 @@
 //     const Result<CheckpointRun> run = run_checkpoints({job, program, times, &graph});
 //     run->stall_s; run->drain_s; run->shortest_every; run->tiers[1].peak_bytes_per_s
 //
-// A checkpoint is a snapshot in the host's memory, for which computation waits, and a drain to one tier after the
-// other, beside which training goes on (program/checkpoint.hpp). What the drain writes are flows: all ranks of a node
-// share its disks and its way to storage, all nodes share the file system; replicas for a peer, and storage that hangs
-// on the training's network, share its links with training.
+// A checkpoint is a snapshot in the host's memory, for which computation or the next update waits, and a drain to one
+// tier after the other, beside which training goes on (program/checkpoint.hpp). What the drain writes are flows: all
+// ranks of a node share its disks and its way to storage, all nodes share the file system; replicas for a peer, and
+// storage that hangs on the training's network, share its links with training.
 //
 // A drain of more steps than kMostSteps is simulated with a share of its bytes, and its times are multiplied: between
 // its begin and its end every step is like the others.

@@ -111,6 +111,19 @@ TEST(CheckpointRun, StallIsWhatThePipelineDoesNotHide) {
   EXPECT_GT(run.stall_s, 0);
 }
 
+// As our trainer does it: beside the passes of the next step, and its update waits.
+TEST(CheckpointRun, SnapshotBesideAStepShowsWhenItIsLonger) {
+  spec::Job job = saving_job(16);
+  job.stack.executed = true;
+  const CheckpointRun hidden = checkpoint_of(job);
+  EXPECT_NEAR(hidden.stall_s, 0, 1e-9);
+  EXPECT_GT(hidden.snapshot_s, 0);
+  job.cluster.device.host_bytes_per_s = 1e8;
+  const CheckpointRun shown = checkpoint_of(job);
+  EXPECT_LT(shown.stall_s, shown.snapshot_s);
+  EXPECT_GT(shown.stall_s, shown.snapshot_s - shown.step_s);
+}
+
 TEST(CheckpointRun, DrainsAtTheRateOfWhatIsFull) {
   spec::Job job = saving_job(32);
   job.checkpoint.store = {{TierKind::local, "/d"}, {TierKind::shared, "/nfs"}, {TierKind::object, "s3"}};
@@ -183,8 +196,8 @@ TEST(CheckpointRun, SecondSnapshotBeginsWhenTheFirstDrainHasEnded) {
       return run.kinds[0].ops[first[static_cast<std::size_t>(instance)] + static_cast<std::size_t>(op)];
     };
     const double step_end = at(steps.boundary(0, every), 0).end_s;
-    const double drain_end = at(steps.checkpoint(0, 0), 2).end_s;
-    EXPECT_NEAR(at(steps.checkpoint(0, 1), 0).start_s, std::max(step_end, drain_end), 1e-9);
+    const double drain_end = at(steps.drain(0, 0), 0).end_s;
+    EXPECT_NEAR(at(steps.snapshot(0, 1), 0).start_s, std::max(step_end, drain_end), 1e-9);
     EXPECT_EQ(drain_end > step_end + 1e-9, every < one.shortest_every);
   }
 }
@@ -248,6 +261,7 @@ spec::Job random_job(Rng& rng) {
   const int dp = one_of(rng, {1, 2, 3, 4});
   spec::Job job = saving_job(tp * pp * dp, tp, pp);
   job.layout.zero = static_cast<int>(rng.below(4));
+  job.stack.executed = rng.below(3) == 0;
   job.layout.schedule = one_of(rng, {spec::Schedule::gpipe, spec::Schedule::one_f_one_b, spec::Schedule::zb_1p,
                                      spec::Schedule::zb_v, spec::Schedule::dualpipe});
   job.stack.physics.dp_hidden = one_of(rng, {0.0, 0.6});
@@ -296,7 +310,7 @@ TEST(CheckpointRun, FoldedEqualsUnfolded) {
     }
   }
   EXPECT_GT(fewer, 20);
-  EXPECT_GT(slowed, 5);
+  EXPECT_GT(slowed, 2);
 }
 
 }  // namespace
