@@ -216,17 +216,23 @@ Result<std::optional<sim::CheckpointRun>> simulate_checkpoint(const PlacedJob& w
 }
 
 // What the flags ask to be written beside the answer: the step, or those round a checkpoint.
-Result<void> write_files(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
+Result<void> write_timeline(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
   const auto json = arguments.value("timeline");
   const auto trace = arguments.value("trace");
-  const auto folder = arguments.value("chakra");
-  if (arguments.has("all-ranks") && !folder) return input_error("--all-ranks needs --chakra FOLDER");
-  if (!json && !trace && !folder) return {};
+  if (!json && !trace) return {};
   const program::Timeline timeline = sim::timeline_of(run);
   Result<void> wrote;
   if (json) wrote = write_file(*json, report::timeline_json(program, timeline));
   if (wrote && trace) wrote = report::write_trace({program, timeline, run.kind_of_rank}, *trace);
-  if (!wrote || !folder) return wrote;
+  return wrote;
+}
+
+// The step, always.
+Result<void> write_chakra_files(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
+  const auto folder = arguments.value("chakra");
+  if (arguments.has("all-ranks") && !folder) return input_error("--all-ranks needs --chakra FOLDER");
+  if (!folder) return {};
+  const program::Timeline timeline = sim::timeline_of(run);
   const Result<chakra::Written> files =
       chakra::write_chakra({program, timeline, run.kind_of_rank}, *folder, arguments.has("all-ranks"));
   if (!files) return tl::unexpected(files.error());
@@ -288,8 +294,11 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
     view.memory.push_back(program::memory_of(program, kind));
   }
   if (*saved) view.checkpoint = &**saved;
-  const Result<void> wrote = *saved ? write_files(arguments, (*saved)->steps.program, (*saved)->run)
-                                    : write_files(arguments, program, now->run);
+  Result<void> wrote = write_chakra_files(arguments, program, now->run);
+  if (wrote) {
+    wrote = *saved ? write_timeline(arguments, (*saved)->steps.program, (*saved)->run)
+                   : write_timeline(arguments, program, now->run);
+  }
   if (!wrote) return tl::unexpected(wrote.error());
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
 }
