@@ -164,13 +164,39 @@ void add_up(CheckpointRun& result, double slowed_s) {
   for (TierRun& tier : result.tiers) tier.mean_bytes_per_s = tier.bytes / tier.every / (interval + lost);
 }
 
+// The snapshot alone, with a step before and one behind it. Where ranks do not meet at the end of a step, the first one
+// is like no other, and a third one says how long they are.
+Result<void> run_snapshot(const CheckpointInput& input, const CheckpointTiers& tiers,
+                          const program::CheckpointBytes& bytes, CheckpointRun& result) {
+  const bool meets = !input.program.validates_later;
+  result.steps =
+      program::with_checkpoints(input.program, bytes, {.steps = meets ? 2 : 3, .beside = input.job.stack.executed});
+  Result<StepRun> run = simulate(input, tiers, result.steps, 1);
+  if (!run) return tl::unexpected(run.error());
+  result.run = std::move(*run);
+  const std::vector<double> ends = Looker(result.steps, result.run).step_ends();
+  result.step_s = result.slowest_step_s = meets ? ends[0] : ends[2] - ends[1];
+  result.stall_s = ends[1] - ends[0] - result.step_s;
+  if (result.stall_s < 1e-9 * ends[1]) result.stall_s = 0;
+  return {};
+}
+
+// How many steps are simulated beside a drain, at most: fewer where hardly any ranks are alike.
+int most_steps(const CheckpointRun& before) {
+  constexpr double kMostOps = 40e6;
+  double ops = 0;
+  for (const RankKind& kind : before.run.kinds) ops += static_cast<double>(kind.ops.size()) / before.steps.num_steps;
+  return static_cast<int>(std::clamp(kMostOps / std::max(1.0, ops), 4.0, double{kMostSteps}));
+}
+
 // The drain and the steps beside it: how much longer those take.
 Result<double> run_drain(const CheckpointInput& input, const CheckpointTiers& tiers,
                          const program::CheckpointBytes& bytes, CheckpointRun& result) {
   const double beside = kLonger * tiers.estimate_s / result.step_s;  // steps
-  result.drawn_share = std::min(1.0, (kMostSteps - 2) / beside);
+  const double most = most_steps(result) - 2;
+  result.drawn_share = std::min(1.0, most / beside);
   program::CheckpointSteps what{.beside = input.job.stack.executed, .tiers = tiers.drains};
-  what.steps = 2 + static_cast<int>(std::ceil(std::min<double>(kMostSteps - 2, beside)));
+  what.steps = 2 + static_cast<int>(std::ceil(std::min(most, beside)));
   result.steps = program::with_checkpoints(input.program, bytes, what);
   Result<StepRun> run = simulate(input, tiers, result.steps, result.drawn_share);
   if (!run) return tl::unexpected(run.error());
@@ -198,16 +224,7 @@ Result<CheckpointRun> run_checkpoints(const CheckpointInput& input) {
   result.rank_bytes = *std::max_element(bytes.of_rank.begin(), bytes.of_rank.end());
   result.snapshot_s = result.rank_bytes / tiers->snapshot_bytes_per_s;
 
-  // The snapshot alone, with a step before and two behind it.
-  result.steps = program::with_checkpoints(input.program, bytes, {.steps = 3, .beside = input.job.stack.executed});
-  Result<StepRun> run = simulate(input, *tiers, result.steps, 1);
-  if (!run) return tl::unexpected(run.error());
-  result.run = std::move(*run);
-  const std::vector<double> ends = Looker(result.steps, result.run).step_ends();
-  result.step_s = result.slowest_step_s = ends[2] - ends[1];
-  result.stall_s = std::max(0.0, ends[1] - ends[0] - result.step_s);
-  if (result.stall_s < 1e-9 * ends[2]) result.stall_s = 0;
-
+  if (const Result<void> done = run_snapshot(input, *tiers, bytes, result); !done) return tl::unexpected(done.error());
   Result<double> slowed_s = 0;
   if (!tiers->drains.empty()) slowed_s = run_drain(input, *tiers, bytes, result);
   if (!slowed_s) return tl::unexpected(slowed_s.error());

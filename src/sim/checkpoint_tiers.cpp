@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cluster/network.hpp"
 #include "core/units.hpp"
 #include "spec/names.hpp"
 
@@ -142,19 +141,17 @@ double estimate(const CheckpointTiers& tiers, double bytes, double peer_bytes_pe
   return seconds;
 }
 
-// Of one rank, with nobody else there.
+// Of one rank, with nobody else there: through the NICs of its host, whatever joins the devices.
 double peer_rate(const spec::Job& job) {
-  const spec::Cluster& cluster = job.cluster;
-  const cluster::Group pair = cluster::group_of(cluster, 2, peer_distance(cluster));
-  return cluster::bus_bytes_per_s(cluster, job.stack.physics, pair);
+  return job.cluster.scale_out_bytes_per_s * job.stack.physics.scale_out_efficiency;
 }
 
 double alone_rate(const spec::Job& job, const StorageLinks& links, Tier tier) {
   if (tier == Tier::peer_memory) return peer_rate(job);
   if (tier == Tier::local_disk) return links.disk_bytes_per_s;
   const double all = tier == Tier::storage ? links.shared_bytes_per_s : links.object_bytes_per_s;
-  const double fabric = job.cluster.scale_out_bytes_per_s * job.stack.physics.scale_out_efficiency;
-  return std::min({all, links.node_bytes_per_s, links.on_fabric ? or_no_limit(fabric) : StorageLinks::kNoLimit});
+  return std::min(
+      {all, links.node_bytes_per_s, links.on_fabric ? or_no_limit(peer_rate(job)) : StorageLinks::kNoLimit});
 }
 
 OpTime write_time(const spec::Job& job, const CheckpointTiers& tiers, const Op& op, double drawn) {

@@ -132,8 +132,10 @@ Result<void> LoadLayer::add_transfer(int from_rank, int to_rank, std::uint64_t s
 }
 
 Result<void> LoadLayer::add_replica(int rank, int distance, std::uint64_t salt, std::vector<LinkLoad>& loads) {
-  if (input_.graph == nullptr || distance == 0 || input_.graph->scale_up.kind == ScaleUpKind::torus) return {};
-  return add_between(device(rank), (device(rank) + distance) % input_.graph->num_devices(), salt, loads);
+  if (input_.graph == nullptr || distance == 0) return {};
+  const int to = (device(rank) + distance) % input_.graph->num_devices();
+  if (domain_of(*input_.graph, device(rank)) == domain_of(*input_.graph, to)) return {};
+  return add_between(device(rank), to, salt, loads);
 }
 
 void LoadLayer::add_way_out(int rank, std::vector<LinkLoad>& loads) const {

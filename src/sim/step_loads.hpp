@@ -30,8 +30,8 @@ class LoadLayer {
   Result<void> add_pairs(const std::vector<int>& ranks, std::vector<LinkLoad>& loads);
   // A transfer between two ranks, in equal parts through all NIC ports where it leaves its domain.
   Result<void> add_transfer(int from_rank, int to_rank, std::uint64_t salt, std::vector<LinkLoad>& loads);
-  // To the device that is `distance` devices on, round the end; nothing on a torus, whose hosts have a network of their
-  // own that the graph does not hold.
+  // To the host of the device that is `distance` devices on, round the end. Hosts that share a scale-up domain talk
+  // over a network that the graph does not hold: nothing.
   Result<void> add_replica(int rank, int distance, std::uint64_t salt, std::vector<LinkLoad>& loads);
   // Out of the node through the NICs of the rank's device, in equal parts through all their ports. Where it goes from
   // there is not known.
