@@ -268,8 +268,12 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   plan::Surroundings where{has_network ? &graph : nullptr, *routing, *placed, faults.slow};
   const Result<Runs> now = simulate_one(what, where);
   if (!now) return tl::unexpected(now.error());
-  const Result<std::optional<sim::CheckpointRun>> saved = simulate_checkpoint(what, where);
-  if (!saved) return tl::unexpected(saved.error());
+  Result<std::optional<sim::CheckpointRun>> saved = simulate_checkpoint(what, where);
+  // Who has a job for `train` and asks for its step is told that the tiers' rates are not known, and gets the step.
+  const bool asked = arguments.has("checkpoint-every") || arguments.has("store");
+  const std::string refusal = saved ? "" : saved.error().message;
+  if (!saved && asked) return tl::unexpected(saved.error());
+  if (!saved) saved = std::nullopt;
   Result<Runs> before = Runs{};
   if (!faults.texts.empty()) {
     if (has_network) where.graph = &*healthy;
@@ -293,6 +297,7 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
     view.memory.push_back(program::memory_of(program, kind));
   }
+  view.checkpoint_refusal = refusal;
   if (*saved) view.checkpoint = &**saved;
   Result<void> wrote = write_chakra_files(arguments, program, now->run);
   if (wrote) {

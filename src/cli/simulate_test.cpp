@@ -125,6 +125,13 @@ TEST(SimulateCommand, CheckpointsThatCannotBeAreRefused) {
   EXPECT_FALSE(answer(llama({"--checkpoint-every", "0"})).has_value());
 }
 
+TEST(SimulateCommand, AJobWhoseTiersAreNotKnownStillHasAStep) {
+  const nlohmann::json json = json_of(llama({"--set", "checkpoint={every: 10, store: [{tier: object, path: s3}]}"}));
+  EXPECT_NE(json["checkpoint_refusal"].get<std::string>().find("object store"), std::string::npos);
+  EXPECT_EQ(json["step_time_s"], json_of(kLlama)["step_time_s"]);
+  EXPECT_TRUE(json_of(llama({"--set", "checkpoint={every: 10, store: runs/a}"})).contains("checkpoint_stall_s"));
+}
+
 TEST(SimulateCommand, TheOrderOfTheAxesDecidesWhatContends) {
   const nlohmann::json usual = json_of(kLlama);
   const nlohmann::json inside = json_of(llama({"--order", "tp-cp-pp-dp"}));

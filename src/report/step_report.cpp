@@ -219,6 +219,11 @@ std::string waiters_text(const StepView& view) {
   return "\n" + table.text();
 }
 
+std::string checkpoints_text(const StepView& view) {
+  if (view.checkpoint != nullptr) return checkpoint_text(*view.checkpoint);
+  return view.checkpoint_refusal.empty() ? "" : fmt::format("\n  not simulated: {}\n", view.checkpoint_refusal);
+}
+
 nlohmann::ordered_json links_json(const StepView& view) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (view.graph == nullptr) return json;
@@ -275,7 +280,7 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 std::string step_text(const StepView& view) {
   const auto kinds = static_cast<double>(view.run.kinds.size());
   return headline(view) + slices_text(view) + shares_text(view) + path_text(view) + links_text(view) +
-         waiters_text(view) + (view.checkpoint == nullptr ? "" : checkpoint_text(*view.checkpoint)) +
+         waiters_text(view) + checkpoints_text(view) +
          fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n", with_thousands(kinds), kinds == 1 ? "" : "s",
                      with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
@@ -326,6 +331,7 @@ std::string step_json(const StepView& view) {
     }
   }
   if (view.checkpoint != nullptr) add_checkpoint(*view.checkpoint, json);
+  if (!view.checkpoint_refusal.empty()) json["checkpoint_refusal"] = view.checkpoint_refusal;
   return json.dump(2) + "\n";
 }
 

@@ -35,6 +35,7 @@ struct StepView {
   double closed_form_s = 0;
   double seconds = 0;  // that the simulation took
   const sim::CheckpointRun* checkpoint = nullptr;
+  std::string checkpoint_refusal = {};  // why there is none, though the job has them
 };
 
 std::string step_text(const StepView& view);
