@@ -15,7 +15,7 @@ double parameters_of(const spec::Job& job) { return model::parameters(job.model)
 
 double bytes_of(const spec::Job& job) { return checkpoint_bytes(job, generate(job).value()).all; }
 
-TEST(Checkpoint, HoldsEachParameterWithItsOptimizerStateOnce) {
+TEST(CheckpointBytes, HoldsEachParameterWithItsOptimizerStateOnce) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const int devices : {1, 2, 8}) {
       spec::Job job = gpt_job(devices);
@@ -31,7 +31,7 @@ TEST(Checkpoint, HoldsEachParameterWithItsOptimizerStateOnce) {
   EXPECT_NEAR(bytes_of(wide) / (12 * parameters_of(wide)), 1, 1e-9);
 }
 
-TEST(Checkpoint, IsAsLargeInEveryLayout) {
+TEST(CheckpointBytes, IsAsLargeInEveryLayout) {
   spec::Job experts = mixture_job(8, 4);
   EXPECT_NEAR(bytes_of(experts) / (kMixedBytes * parameters_of(experts)), 1, 1e-9);
   spec::Job tied = gpt_job(8, 1, 4);
@@ -45,7 +45,7 @@ TEST(Checkpoint, IsAsLargeInEveryLayout) {
 }
 
 // BLOOM: 176.247 billion parameters, a checkpoint of 2.3 TB (bigscience-workshop/bigscience, train/tr11-176B-ml).
-TEST(Checkpoint, OfBloomIsAsLargeAsPublished) {
+TEST(CheckpointBytes, OfBloomIsAsLargeAsPublished) {
   spec::Job job = gpt_job(384, 4, 12);
   job.model.layers = 70;
   job.model.hidden = 14336;
