@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <sstream>
 
 #include "chakra/export.hpp"
@@ -18,10 +19,12 @@
 #include "core/rng.hpp"
 #include "core/units.hpp"
 #include "plan/estimate.hpp"
+#include "plan/op_times.hpp"
 #include "plan/predict.hpp"
 #include "program/generate.hpp"
 #include "report/step_report.hpp"
 #include "report/trace.hpp"
+#include "spec/names.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -35,6 +38,10 @@ constexpr std::array kOutputFlags = {
     Flag{"order", "AXES", "which axis changes fastest from device to device (default: tp-cp-dp-pp), or search", ""},
     Flag{"slice", "AxBxC", "the shape of the torus: 4x4x8, 4x4x8_twisted, or search (default: as even as can be)", ""},
     Flag{"place", "FILE", "the device of each rank, one number a line", ""},
+    Flag{"checkpoint-every", "N", "save a checkpoint every so many steps: its stall, its drain, what storage bears",
+         ""},
+    Flag{"store", "TIERS", "where to: memory,peer,local,shared,object, the fastest first; shared:5 takes each fifth",
+         ""},
     Flag{"no-network", "", "communication is never in each other's way", ""},
     Flag{"timeline", "FILE", "write start and end of every op as JSON", ""},
     Flag{"trace", "FILE", "write a trace for ui.perfetto.dev", ""},
@@ -155,18 +162,77 @@ Result<Runs> simulate_one(const PlacedJob& what, const plan::Surroundings& where
   return runs;
 }
 
-// What the flags ask to be written beside the answer.
-Result<void> write_files(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
+// shared, or shared:5 for each fifth checkpoint; what has a slash is a folder that all hosts see.
+Result<spec::CheckpointTier> tier_of(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  spec::CheckpointTier tier;
+  if (name.find('/') != std::string::npos) {
+    tier.path = name;
+  } else {
+    const auto found = std::find_if(spec::kTierKindNames.begin(), spec::kTierKindNames.end(),
+                                    [&](const auto& known) { return known.first == name; });
+    if (found == spec::kTierKindNames.end()) {
+      return input_error(fmt::format("--store {}: there is no tier `{}`", text, name),
+                         "tiers are memory, peer, local, shared and object; a folder has a slash");
+    }
+    tier.kind = found->second;
+  }
+  if (colon == std::string::npos) return tier;
+  const Result<double> every = parse_quantity(text.substr(colon + 1), Quantity::number);
+  if (!every || *every < 1 || *every > 1e9 || *every != std::floor(*every)) {
+    return input_error(fmt::format("--store {}: expected a whole number from 1 behind the colon", text),
+                       "shared:5 takes each fifth checkpoint");
+  }
+  tier.every = static_cast<int>(*every);
+  return tier;
+}
+
+// The flags go before what the job says.
+Result<void> read_checkpoint(const Arguments& arguments, spec::Checkpoint& checkpoint) {
+  const Result<int> every = whole_number(arguments, "checkpoint-every", 1, std::max(1, checkpoint.every));
+  if (!every) return tl::unexpected(every.error());
+  if (arguments.has("checkpoint-every")) checkpoint.every = *every;
+  const auto store = arguments.value("store");
+  if (!store) return {};
+  if (checkpoint.every == 0)
+    return input_error("--store says where checkpoints go, but not how often", "add --checkpoint-every 100");
+  checkpoint.store.clear();
+  for (const std::string& item : split_outside_brackets(*store)) {
+    const Result<spec::CheckpointTier> tier = tier_of(item);
+    if (!tier) return tl::unexpected(tier.error());
+    checkpoint.store.push_back(*tier);
+  }
+  return {};
+}
+
+Result<std::optional<sim::CheckpointRun>> simulate_checkpoint(const PlacedJob& what, const plan::Surroundings& where) {
+  if (what.job.checkpoint.every == 0) return std::nullopt;
+  const sim::StepTimes times = plan::op_times(what.job, what.program);
+  Result<sim::CheckpointRun> run = sim::run_checkpoints(
+      {what.job, what.program, times, where.graph, where.routing, where.device_of_rank, where.slow});
+  if (!run) return tl::unexpected(run.error());
+  return std::move(*run);
+}
+
+// What the flags ask to be written beside the answer: the step, or those round a checkpoint.
+Result<void> write_timeline(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
   const auto json = arguments.value("timeline");
   const auto trace = arguments.value("trace");
-  const auto folder = arguments.value("chakra");
-  if (arguments.has("all-ranks") && !folder) return input_error("--all-ranks needs --chakra FOLDER");
-  if (!json && !trace && !folder) return {};
+  if (!json && !trace) return {};
   const program::Timeline timeline = sim::timeline_of(run);
   Result<void> wrote;
   if (json) wrote = write_file(*json, report::timeline_json(program, timeline));
   if (wrote && trace) wrote = report::write_trace({program, timeline, run.kind_of_rank}, *trace);
-  if (!wrote || !folder) return wrote;
+  return wrote;
+}
+
+// The step, always.
+Result<void> write_chakra_files(const Arguments& arguments, const program::Program& program, const sim::StepRun& run) {
+  const auto folder = arguments.value("chakra");
+  if (arguments.has("all-ranks") && !folder) return input_error("--all-ranks needs --chakra FOLDER");
+  if (!folder) return {};
+  const program::Timeline timeline = sim::timeline_of(run);
   const Result<chakra::Written> files =
       chakra::write_chakra({program, timeline, run.kind_of_rank}, *folder, arguments.has("all-ranks"));
   if (!files) return tl::unexpected(files.error());
@@ -202,6 +268,12 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   plan::Surroundings where{has_network ? &graph : nullptr, *routing, *placed, faults.slow};
   const Result<Runs> now = simulate_one(what, where);
   if (!now) return tl::unexpected(now.error());
+  Result<std::optional<sim::CheckpointRun>> saved = simulate_checkpoint(what, where);
+  // Who has a job for `train` and asks for its step is told that the tiers' rates are not known, and gets the step.
+  const bool asked = arguments.has("checkpoint-every") || arguments.has("store");
+  const std::string refusal = saved ? "" : saved.error().message;
+  if (!saved && asked) return tl::unexpected(saved.error());
+  if (!saved) saved = std::nullopt;
   Result<Runs> before = Runs{};
   if (!faults.texts.empty()) {
     if (has_network) where.graph = &*healthy;
@@ -225,15 +297,23 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   for (int kind = 0; kind < static_cast<int>(program.kinds.size()); ++kind) {
     view.memory.push_back(program::memory_of(program, kind));
   }
-  if (const Result<void> wrote = write_files(arguments, program, now->run); !wrote)
-    return tl::unexpected(wrote.error());
+  view.checkpoint_refusal = refusal;
+  if (*saved) view.checkpoint = &**saved;
+  Result<void> wrote = write_chakra_files(arguments, program, now->run);
+  if (wrote) {
+    wrote = *saved ? write_timeline(arguments, (*saved)->steps.program, (*saved)->run)
+                   : write_timeline(arguments, program, now->run);
+  }
+  if (!wrote) return tl::unexpected(wrote.error());
   return arguments.has("json") ? report::step_json(view) : report::step_text(view);
 }
 
 Result<std::string> simulate(const Arguments& arguments) {
   if (arguments.has("workload")) return simulate_workload(arguments);
-  const Result<PlacedJob> placed = placed_job(arguments);
+  Result<PlacedJob> placed = placed_job(arguments);
   if (!placed) return tl::unexpected(placed.error());
+  const Result<void> saves = read_checkpoint(arguments, placed->job.checkpoint);
+  if (!saves) return tl::unexpected(saves.error());
   const Result<void> fits = program::check_memory(placed->program);
   if (!fits) return tl::unexpected(fits.error());
   return answer(arguments, *placed);
@@ -250,6 +330,8 @@ const Command kSimulate = {
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n"
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --trace step.json\n"
     "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --slice search\n"
+    "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --checkpoint-every 100 --store "
+    "local,shared\n"
     "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,
     simulate};

@@ -82,6 +82,56 @@ TEST(SimulateCommand, WritesATimeline) {
   std::remove(file.c_str());
 }
 
+TEST(SimulateCommand, CheckpointsHaveTheKeysThatScriptsUse) {
+  const nlohmann::json json = json_of(llama({"--checkpoint-every", "10", "--store", "peer,local,shared:5"}));
+  EXPECT_NEAR(json["checkpoint_bytes"].get<double>() / (14 * 70.55e9), 1, 0.01);
+  EXPECT_GT(json["checkpoint_stall_s"], 0.0);
+  EXPECT_GT(json["checkpoint_stall_share"], 0.0);
+  EXPECT_LT(json["checkpoint_stall_share"], 0.05);
+  EXPECT_GT(json["checkpoint_drain_s"], json["checkpoint_stall_s"]);
+  const nlohmann::json& tiers = json["checkpoint_tiers"];
+  ASSERT_EQ(tiers.size(), 4U);
+  EXPECT_EQ(tiers[0]["tier"], "memory");
+  EXPECT_EQ(tiers[1]["tier"], "peer");
+  EXPECT_EQ(tiers[3]["tier"], "shared");
+  EXPECT_EQ(tiers[3]["every"], 5);
+  // 16 nodes, each with 30 GB/s of disks and 4 GB/s to the file system.
+  EXPECT_NEAR(tiers[2]["peak_bytes_per_s"].get<double>() / (16 * 30e9), 1, 1e-6);
+  EXPECT_NEAR(tiers[3]["peak_bytes_per_s"].get<double>() / (16 * 4e9), 1, 1e-6);
+  EXPECT_FALSE(json_of(kLlama).contains("checkpoint_bytes"));
+}
+
+TEST(SimulateCommand, CheckpointsAreOnTheTimelineWithTheStepsBesideThem) {
+  const std::string file = testing::TempDir() + "checkpoint_timeline.json";
+  json_of(llama({"--checkpoint-every", "10", "--store", "local", "--no-network", "--timeline", file}));
+  std::ifstream in(file);
+  const nlohmann::json timeline = nlohmann::json::parse(in);
+  std::vector<std::string> lanes;
+  for (const nlohmann::json& op : timeline["ranks"][0]["ops"]) {
+    if (op["op"].get<std::string>().starts_with("write to")) lanes.push_back(op["lane"]);
+  }
+  EXPECT_EQ(lanes, (std::vector<std::string>{"host", "drain"}));
+  std::remove(file.c_str());
+}
+
+TEST(SimulateCommand, CheckpointsThatCannotBeAreRefused) {
+  EXPECT_NE(answer(llama({"--checkpoint-every", "10", "--store", "tape"})).error().message.find("`tape`"),
+            std::string::npos);
+  EXPECT_NE(answer(llama({"--checkpoint-every", "10", "--store", "shared:0"})).error().message.find("whole number"),
+            std::string::npos);
+  EXPECT_NE(answer(llama({"--store", "shared"})).error().hint.find("--checkpoint-every"), std::string::npos);
+  EXPECT_NE(answer(llama({"--checkpoint-every", "10", "--store", "object"})).error().hint.find("object.write"),
+            std::string::npos);
+  EXPECT_FALSE(answer(llama({"--checkpoint-every", "0"})).has_value());
+}
+
+TEST(SimulateCommand, AJobWhoseTiersAreNotKnownStillHasAStep) {
+  const nlohmann::json json = json_of(llama({"--set", "checkpoint={every: 10, store: [{tier: object, path: s3}]}"}));
+  EXPECT_NE(json["checkpoint_refusal"].get<std::string>().find("object store"), std::string::npos);
+  EXPECT_EQ(json["step_time_s"], json_of(kLlama)["step_time_s"]);
+  EXPECT_TRUE(json_of(llama({"--set", "checkpoint={every: 10, store: runs/a}"})).contains("checkpoint_stall_s"));
+}
+
 TEST(SimulateCommand, TheOrderOfTheAxesDecidesWhatContends) {
   const nlohmann::json usual = json_of(kLlama);
   const nlohmann::json inside = json_of(llama({"--order", "tp-cp-pp-dp"}));

@@ -7,13 +7,16 @@
 namespace twinpod::program {
 namespace {
 
-constexpr std::array<std::string_view, kNumLanes> kLaneNames = {"compute", "tensor", "pipe", "data", "host"};
+constexpr std::array<std::string_view, kNumLanes> kLaneNames = {"compute", "tensor", "pipe", "data", "host", "drain"};
 constexpr std::array<std::string_view, 8> kOpNames = {"compute", "collective", "send", "recv",
                                                       "push",    "pull",       "read", "write"};
 constexpr std::array<std::string_view, 6> kPhaseNames = {"forward",         "backward",  "backward-input",
                                                          "backward-weight", "recompute", "update"};
-constexpr std::array<std::string_view, 9> kSegmentNames = {"embedding", "attention", "mlp",       "experts", "combine",
-                                                           "block",     "head",      "optimizer", "input"};
+constexpr std::array<std::string_view, 11> kSegmentNames = {"embedding", "attention",  "mlp",     "experts",
+                                                            "combine",   "block",      "head",    "optimizer",
+                                                            "input",     "checkpoint", "boundary"};
+constexpr std::array<std::string_view, kNumTiers> kTierNames = {"nowhere",     "host memory", "shared storage",
+                                                                "peer memory", "local disk",  "object store"};
 constexpr std::array<std::string_view, 4> kElementNames = {"fp32", "bf16", "fp8", "token"};
 constexpr std::array<std::string_view, kNumBufferKinds> kBufferNames = {
     "parameters", "gradients", "optimizer", "activations", "working", "communication", "update", "runtime"};
@@ -29,6 +32,9 @@ std::string verb_text(const Op& op) {
       return std::string(name_of(op.phase));
     case OpKind::collective:
       return fmt::format("{} {} over {}", name_of(op.phase), collective::name_of(op.verb), layout::name_of(op.group));
+    case OpKind::write:
+      if (op.segment == Segment::checkpoint) return fmt::format("write to {}:", name_of(op.tier));
+      [[fallthrough]];
     default:
       return fmt::format("{} {}", name_of(op.phase), name_of(op.kind));
   }
@@ -53,6 +59,7 @@ std::string_view name_of(OpKind kind) { return name_at(kOpNames, kind); }
 std::string_view name_of(Phase phase) { return name_at(kPhaseNames, phase); }
 std::string_view name_of(Segment segment) { return name_at(kSegmentNames, segment); }
 std::string_view name_of(ElementType element) { return name_at(kElementNames, element); }
+std::string_view name_of(Tier tier) { return name_at(kTierNames, tier); }
 std::string_view name_of(BufferKind kind) { return name_at(kBufferNames, kind); }
 
 PlacedOp placed(const Program& program, int kind, int instance, int index) {

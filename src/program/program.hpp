@@ -36,9 +36,9 @@
 namespace twinpod::program {
 
 // What cannot overlap with itself: computation; communication inside layers (tp, sp, cp, ep), between stages, between
-// copies of the model; traffic with the host and with storage.
-enum class Lane : std::uint8_t { compute, tensor, pipe, data, host };
-inline constexpr int kNumLanes = 5;
+// copies of the model; traffic with the host and with storage; checkpoints on their way to slower tiers.
+enum class Lane : std::uint8_t { compute, tensor, pipe, data, host, drain };
+inline constexpr int kNumLanes = 6;
 
 enum class OpKind : std::uint8_t { compute, collective, send, recv, push, pull, read, write };
 
@@ -61,7 +61,9 @@ enum class Segment : std::uint8_t {
   block,      // attention and MLP side by side behind one norm
   head,       // last norm, logits and loss
   optimizer,
-  input,  // training data
+  input,       // training data
+  checkpoint,  // parameters and optimizer state as they are saved
+  boundary,    // between two steps
 };
 
 enum class ElementType : std::uint8_t { fp32, bf16, fp8, token };
@@ -70,8 +72,9 @@ enum class ElementType : std::uint8_t { fp32, bf16, fp8, token };
 // around the context-parallel ring.
 enum class Peer : std::uint8_t { none, next_chunk, previous_chunk, next_in_ring, previous_in_ring };
 
-// Where reads come from and writes go to.
-enum class Tier : std::uint8_t { none, host_memory, storage };
+// Where reads come from and writes go to. `storage` is the file system of the whole cluster.
+enum class Tier : std::uint8_t { none, host_memory, storage, peer_memory, local_disk, object_store };
+inline constexpr int kNumTiers = 6;
 
 // A product as it is executed: (m x k)(k x n), `groups` times.
 struct Product {
@@ -243,6 +246,7 @@ std::string_view name_of(OpKind kind);
 std::string_view name_of(Phase phase);
 std::string_view name_of(Segment segment);
 std::string_view name_of(ElementType element);
+std::string_view name_of(Tier tier);
 std::string_view name_of(BufferKind kind);
 
 // An op of an instance of a kind's list, with what its template leaves open.

@@ -58,6 +58,7 @@ std::string op_kind_text(const program::Op& op) {
   const std::string where = op.segment == program::Segment::block ? "" : fmt::format(" {}", name_of(op.segment));
   if (op.kind == program::OpKind::compute) return fmt::format("{}{}", name_of(op.phase), where);
   if (op.kind == program::OpKind::collective) return fmt::format("{}{}", collective::name_of(op.verb), where);
+  if (op.segment == program::Segment::checkpoint) return fmt::format("checkpoint to {}", name_of(op.tier));
   return fmt::format("{} {}", name_of(op.kind), op.kind == program::OpKind::read ? "data" : name_of(op.phase));
 }
 

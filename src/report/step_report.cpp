@@ -10,6 +10,7 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/metrics.hpp"
+#include "report/checkpoint_report.hpp"
 #include "report/compare.hpp"
 #include "report/tables.hpp"
 
@@ -20,8 +21,8 @@ using program::Lane;
 
 // Lanes as people call what runs on them.
 std::string_view traffic_name(std::size_t lane) {
-  constexpr std::array<std::string_view, program::kNumLanes> kNames = {"computation", "inside layers", "between stages",
-                                                                       "between copies", "host"};
+  constexpr std::array<std::string_view, program::kNumLanes> kNames = {
+      "computation", "inside layers", "between stages", "between copies", "host", "to tiers"};
   return kNames[lane];
 }
 
@@ -218,6 +219,11 @@ std::string waiters_text(const StepView& view) {
   return "\n" + table.text();
 }
 
+std::string checkpoints_text(const StepView& view) {
+  if (view.checkpoint != nullptr) return checkpoint_text(*view.checkpoint);
+  return view.checkpoint_refusal.empty() ? "" : fmt::format("\n  not simulated: {}\n", view.checkpoint_refusal);
+}
+
 nlohmann::ordered_json links_json(const StepView& view) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (view.graph == nullptr) return json;
@@ -274,7 +280,7 @@ std::vector<PathPart> path_parts(const program::Program& program, const sim::Ste
 std::string step_text(const StepView& view) {
   const auto kinds = static_cast<double>(view.run.kinds.size());
   return headline(view) + slices_text(view) + shares_text(view) + path_text(view) + links_text(view) +
-         waiters_text(view) +
+         waiters_text(view) + checkpoints_text(view) +
          fmt::format("\n  {} kind{} of ranks simulated for {} rank{}\n", with_thousands(kinds), kinds == 1 ? "" : "s",
                      with_thousands(view.program.mesh.ranks()), view.program.mesh.ranks() == 1 ? "" : "s");
 }
@@ -324,6 +330,8 @@ std::string step_json(const StepView& view) {
       json["waiters"].push_back({{"who", one.who}, {"ranks", one.ranks}, {"idle_longer_s", one.more_s / one.ranks}});
     }
   }
+  if (view.checkpoint != nullptr) add_checkpoint(*view.checkpoint, json);
+  if (!view.checkpoint_refusal.empty()) json["checkpoint_refusal"] = view.checkpoint_refusal;
   return json.dump(2) + "\n";
 }
 

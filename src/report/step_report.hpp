@@ -8,6 +8,7 @@
 #include "plan/estimate.hpp"
 #include "program/check.hpp"
 #include "report/step_metrics.hpp"
+#include "sim/checkpoint.hpp"
 #include "sim/step.hpp"
 #include "spec/job.hpp"
 
@@ -33,6 +34,8 @@ struct StepView {
   std::vector<program::MemoryOverTime> memory = {};  // by kind of the Program
   double closed_form_s = 0;
   double seconds = 0;  // that the simulation took
+  const sim::CheckpointRun* checkpoint = nullptr;
+  std::string checkpoint_refusal = {};  // why there is none, though the job has them
 };
 
 std::string step_text(const StepView& view);

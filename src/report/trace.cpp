@@ -121,8 +121,11 @@ struct Slice {
   std::vector<std::pair<const FlowPoint*, std::int64_t>> flows;  // with their times
 };
 
+// Of these there are few, and each is something else.
+bool stands_alone(const program::Op& op) { return op.segment == program::Segment::checkpoint; }
+
 std::string slice_name(PlacedOp op, TraceDetail detail) {
-  if (detail == TraceDetail::passes) {
+  if (detail == TraceDetail::passes && !stands_alone(*op.op)) {
     std::string name(op.block->pair ? "forward and backward" : name_of(op.block->phase));
     return op.op->lane == Lane::compute ? name : fmt::format("{}, {}", name, name_of(op.op->lane));
   }
@@ -203,7 +206,7 @@ void write_slices(Sink& sink, const TraceInput& input, int process, std::span<co
       for (; !flows.empty() && flows.front().op == number; flows = flows.subspan(1)) {
         slice.flows.emplace_back(&flows.front(), nanoseconds(span.start_s));
       }
-      if (detail == TraceDetail::ops) write(slice);
+      if (detail == TraceDetail::ops || stands_alone(*op.op)) write(slice);
     }
     ++number;
   });

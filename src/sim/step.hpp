@@ -31,6 +31,7 @@
 #include "program/program.hpp"
 #include "program/timeline.hpp"
 #include "sim/op_time.hpp"
+#include "sim/storage_links.hpp"
 
 namespace twinpod::sim {
 
@@ -42,6 +43,7 @@ struct StepInput {
   std::vector<int> device_of_rank = {};  // empty: rank r is on device r
   std::map<int, double> slow = {};       // ranks that compute so many times as long
   bool fold = true;
+  const StorageLinks* storage = nullptr;  // none: what the drain writes takes its own time
 };
 
 // What held an op up until it started.
@@ -75,7 +77,7 @@ struct RankKind {
 
 // Links that are alike, on which transfers were in each other's way.
 struct FullLink {
-  int link = 0;  // one of them
+  int link = 0;  // one of them; those of storage follow those of the graph
   int count = 1;
   double full_s = 0;  // how long all of its rate was taken, and more was wanted
 };
@@ -87,9 +89,10 @@ struct StepRun {
   std::shared_ptr<OpRun[]> ops;  // of all kinds, one after the other; who copies a step shares them
   std::vector<RankKind> kinds;
   std::vector<int> kind_of_rank;
-  std::vector<double> link_bytes;    // moved by each link of the graph
-  std::vector<FullLink> full_links;  // longest first
-  std::size_t events = 0;            // ops and rate changes
+  std::vector<double> link_bytes;     // moved by each link of the graph
+  std::vector<double> storage_bytes;  // moved by each of the StorageLinks
+  std::vector<FullLink> full_links;   // longest first
+  std::size_t events = 0;             // ops and rate changes
   double contention_s = 0;  // that communication took longer than alone, summed over the ops of one rank of each kind
 };
 

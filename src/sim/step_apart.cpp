@@ -43,7 +43,8 @@ std::set<SharedLink> uses_of(const cluster::Graph& graph, const StepNetworks& ne
   const GroupLoads& groups = *networks.apart.groups;
   for (std::size_t g = 0; g + 1 < groups.first.size(); ++g) {
     for (Index l = groups.first[g]; l < groups.first[g + 1]; ++l) {
-      const Index at = place[static_cast<std::size_t>(groups.loads[l].link)];
+      const auto link = static_cast<std::size_t>(groups.loads[l].link);
+      const Index at = link < place.size() ? place[link] : kNone;
       if (at == kNone) continue;
       const double load = static_cast<double>(groups.loads[l].share) * groups.filling[g];
       uses[at].joints.emplace_back(networks.apart.joint_of_group[g], load);

@@ -132,7 +132,10 @@ class Engine {
 
   StepRun result() {
     StepRun run = timed_result();
-    if (input_.graph != nullptr) run.link_bytes = link_bytes();
+    run.link_bytes = link_bytes();
+    const std::size_t of_graph = input_.graph == nullptr ? 0 : input_.graph->links.size();
+    run.storage_bytes.assign(run.link_bytes.begin() + static_cast<std::ptrdiff_t>(of_graph), run.link_bytes.end());
+    run.link_bytes.resize(of_graph);
     std::erase_if(network_.links, [](const FullLink& link) { return link.full_s <= 0; });
     std::stable_sort(network_.links.begin(), network_.links.end(),
                      [](const FullLink& a, const FullLink& b) { return a.full_s > b.full_s; });
@@ -453,7 +456,7 @@ class Engine {
     ++num_events_;
     if (op.kind == OpKind::collective) {
       meet(ref, instance, op_number, time);
-    } else if (op.kind == OpKind::send) {
+    } else if (op.kind == OpKind::send || op.lane == Lane::drain) {
       lane.waits = true;
       begin({ref}, network_.joint(k, pattern(k, instance, op_number)), time, ready.time_s);
     } else {
@@ -689,7 +692,9 @@ class Engine {
   }
 
   std::vector<double> link_bytes() const {
-    std::vector<double> bytes(input_.graph->links.size(), 0);
+    std::size_t links = input_.graph == nullptr ? 0 : input_.graph->links.size();
+    if (input_.storage != nullptr) links += static_cast<std::size_t>(input_.storage->num_links());
+    std::vector<double> bytes(links, 0);
     const GroupLoads& groups = *network_.groups;
     for (std::size_t g = 0; g < network_.joint_of_group.size(); ++g) {
       const double moved = moved_[network_.joint_of_group[g]];

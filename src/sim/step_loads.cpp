@@ -128,8 +128,24 @@ Result<void> LoadLayer::add_pairs(const std::vector<int>& ranks, std::vector<Lin
 
 Result<void> LoadLayer::add_transfer(int from_rank, int to_rank, std::uint64_t salt, std::vector<LinkLoad>& loads) {
   if (input_.graph == nullptr) return {};
-  const int from = device(from_rank);
-  const int to = device(to_rank);
+  return add_between(device(from_rank), device(to_rank), salt, loads);
+}
+
+Result<void> LoadLayer::add_replica(int rank, int distance, std::uint64_t salt, std::vector<LinkLoad>& loads) {
+  if (input_.graph == nullptr || distance == 0) return {};
+  const int to = (device(rank) + distance) % input_.graph->num_devices();
+  if (domain_of(*input_.graph, device(rank)) == domain_of(*input_.graph, to)) return {};
+  return add_between(device(rank), to, salt, loads);
+}
+
+void LoadLayer::add_way_out(int rank, std::vector<LinkLoad>& loads) const {
+  if (input_.graph == nullptr || input_.graph->host.ports.empty()) return;
+  for (int port = 0; port < ports_; ++port) {
+    loads.push_back({cluster::port_of(*input_.graph, device(rank), port).link, 1 / static_cast<float>(ports_)});
+  }
+}
+
+Result<void> LoadLayer::add_between(int from, int to, std::uint64_t salt, std::vector<LinkLoad>& loads) {
   const int parts = domain_of(*input_.graph, from) == domain_of(*input_.graph, to) ? 1 : ports_;
   Result<void> added;
   for (int part = 0; part < parts && added; ++part) {

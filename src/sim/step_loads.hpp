@@ -30,15 +30,23 @@ class LoadLayer {
   Result<void> add_pairs(const std::vector<int>& ranks, std::vector<LinkLoad>& loads);
   // A transfer between two ranks, in equal parts through all NIC ports where it leaves its domain.
   Result<void> add_transfer(int from_rank, int to_rank, std::uint64_t salt, std::vector<LinkLoad>& loads);
-
- private:
-  using Domains = std::vector<std::vector<int>>;  // devices
+  // To the host of the device that is `distance` devices on, round the end. Hosts that share a scale-up domain talk
+  // over a network that the graph does not hold: nothing.
+  Result<void> add_replica(int rank, int distance, std::uint64_t salt, std::vector<LinkLoad>& loads);
+  // Out of the node through the NICs of the rank's device, in equal parts through all their ports. Where it goes from
+  // there is not known.
+  void add_way_out(int rank, std::vector<LinkLoad>& loads) const;
 
   int device(int rank) const {
     return input_.device_of_rank.empty() ? rank : input_.device_of_rank[static_cast<std::size_t>(rank)];
   }
+
+ private:
+  using Domains = std::vector<std::vector<int>>;  // devices
+
   std::size_t place_of(std::size_t channel) const { return channel / static_cast<std::size_t>(ports_); }
   Domains domains_of(const std::vector<int>& ranks) const;
+  Result<void> add_between(int from, int to, std::uint64_t salt, std::vector<LinkLoad>& loads);
   Result<void> add_route(int from, int to, double share, std::uint64_t salt, std::vector<LinkLoad>& loads);
   Result<double> add_torus(const std::vector<int>& devices, std::vector<LinkLoad>& loads);
   double planned_byte_s(const std::vector<TorusHop>& hops);

@@ -24,6 +24,11 @@ Pattern pattern_for(const program::Program& program, const program::PlacedOp& at
     pattern.sort = op.verb == collective::Verb::all_to_all ? Pattern::Sort::pairs : Pattern::Sort::ring;
     return pattern;
   }
+  if (op.kind == OpKind::write) {
+    pattern.sort = Pattern::Sort::store;
+    pattern.tier = op.tier;
+    return pattern;
+  }
   if (op.peer == program::Peer::next_in_ring || op.peer == program::Peer::previous_in_ring) {
     pattern.sort = Pattern::Sort::around;
     return pattern;
@@ -37,7 +42,10 @@ Pattern pattern_for(const program::Program& program, const program::PlacedOp& at
   return pattern;
 }
 
-bool communicates(const Op& op) { return op.kind == OpKind::collective || op.kind == OpKind::send; }
+bool communicates(const Op& op) {
+  return op.kind == OpKind::collective || op.kind == OpKind::send ||
+         (op.kind == OpKind::write && op.lane == program::Lane::drain);
+}
 
 // All patterns of a Program. Blocks are shared by instances, so that a block with a chunk is looked at once.
 std::vector<Pattern> patterns_of(const StepInput& input) {
@@ -73,7 +81,14 @@ class JointGraph {
  public:
   JointGraph(const StepInput& input, std::vector<Pattern> all_patterns)
       : patterns(std::move(all_patterns)), input_(input), ranks_(input.program.mesh.ranks()), layer_(input) {
-    link_node_.assign(input.graph == nullptr ? 0 : input.graph->links.size(), kNone);
+    if (input.graph != nullptr) graph_links_ = static_cast<int>(input.graph->links.size());
+    if (input.storage != nullptr) num_links_ = graph_links_ + input.storage->num_links();
+    num_links_ = std::max(num_links_, graph_links_);
+  }
+
+  double rate(int link) const {
+    return link < graph_links_ ? input_.graph->links[static_cast<std::size_t>(link)].bytes_per_s
+                               : input_.storage->rate(link - graph_links_);
   }
 
   Result<void> build() {
@@ -92,12 +107,23 @@ class JointGraph {
     return {};
   }
 
-  // Links that can be full, and who uses them.
-  void join_links() {
-    for (const int link : links) {
-      const auto l = static_cast<std::size_t>(link);
-      link_node_[l] = right(colour_of(2, {input_.graph->links[l].bytes_per_s}));
-      link_nodes.push_back(link_node_[l]);
+  // Links that can be full, and who uses them: those of storage, or all.
+  void join_links(bool all) {
+    if (storage_links.empty() && !all) return;
+    if (!joined.empty()) {
+      nodes = std::move(alone_);
+      link_nodes.clear();
+      load_nodes.clear();
+    } else if (!all) {
+      alone_ = nodes;
+    }
+    joined = storage_links;
+    if (all) joined.insert(joined.end(), links.begin(), links.end());
+    link_node_.assign(static_cast<std::size_t>(num_links_), kNone);
+    for (const int link : joined) {
+      const bool of_storage = link >= graph_links_;
+      link_node_[static_cast<std::size_t>(link)] = right(colour_of(of_storage ? 6 : 2, {rate(link)}));
+      link_nodes.push_back(link_node_[static_cast<std::size_t>(link)]);
     }
     for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) join_links(joint);
   }
@@ -108,8 +134,10 @@ class JointGraph {
   std::vector<Index> joint_nodes;                 // right nodes
   std::vector<std::size_t> pattern_of_joint;
   std::shared_ptr<GroupLoads> groups = std::make_shared<GroupLoads>();
-  std::vector<int> links;         // that can be full
-  std::vector<Index> link_nodes;  // their right nodes
+  std::vector<int> links;          // of the graph that can be full
+  std::vector<int> storage_links;  // the same, of storage
+  std::vector<int> joined;         // those that are part of `nodes`
+  std::vector<Index> link_nodes;   // their right nodes
   struct LoadNode {
     Index left = 0;
     std::size_t joint = 0;
@@ -156,8 +184,7 @@ class JointGraph {
 
   // Only links that everything that could use them at once would fill matter to anybody's time.
   void find_full() {
-    if (input_.graph == nullptr) return;
-    std::vector<double> most(input_.graph->links.size());
+    std::vector<double> most(static_cast<std::size_t>(num_links_));
     for (std::size_t joint = 0; joint < joint_nodes.size(); ++joint) {
       const double rate = patterns[pattern_of_joint[joint]].bytes_per_s * groups->filling[joint];
       for (Index l = groups->first[joint]; l < groups->first[joint + 1]; ++l) {
@@ -165,9 +192,9 @@ class JointGraph {
       }
     }
     constexpr double kFull = 1 + 1e-6;  // rounding is no contention
-    for (std::size_t l = 0; l < most.size(); ++l) {
-      if (most[l] <= input_.graph->links[l].bytes_per_s * kFull) continue;
-      links.push_back(static_cast<int>(l));
+    for (int link = 0; link < num_links_; ++link) {
+      if (most[static_cast<std::size_t>(link)] <= rate(link) * kFull) continue;
+      (link < graph_links_ ? links : storage_links).push_back(link);
     }
   }
 
@@ -210,6 +237,24 @@ class JointGraph {
     return {};
   }
 
+  // What one rank writes to a tier.
+  Result<void> add_store(std::size_t p, int rank, std::vector<LinkLoad>& own) {
+    if (input_.storage == nullptr) return {};
+    const StorageLinks& storage = *input_.storage;
+    const program::Tier tier = patterns[p].tier;
+    if (tier == program::Tier::peer_memory) return layer_.add_replica(rank, storage.peer_distance, p, own);
+    const int node = layer_.device(rank) / storage.devices_per_node;
+    const auto add = [&](int link) { own.push_back({graph_links_ + link, 1}); };
+    if (tier == program::Tier::local_disk) {
+      add(storage.disk(node));
+      return {};
+    }
+    add(tier == program::Tier::storage ? storage.shared() : storage.object());
+    add(storage.way(node));
+    if (storage.on_fabric) layer_.add_way_out(rank, own);
+    return {};
+  }
+
   Result<void> add_pattern(std::size_t p) {
     const Pattern& pattern = patterns[p];
     const layout::Mesh& mesh = input_.program.mesh;
@@ -217,6 +262,11 @@ class JointGraph {
     Result<void> added;
     for (int rank = 0; rank < ranks_ && added; ++rank) {
       own.clear();
+      if (pattern.sort == Pattern::Sort::store) {
+        added = add_store(p, rank, own);
+        add_joint(p, {{rank, 0}}, own);
+        continue;
+      }
       if (pattern.sort == Pattern::Sort::stage || pattern.sort == Pattern::Sort::around) {
         if (pattern.from_kind >= 0 && program::kind_of_rank(input_.program, rank) != pattern.from_kind) continue;
         const int peer = pattern.sort == Pattern::Sort::stage ? layout::rank_on_stage(mesh, rank, pattern.to_stage)
@@ -237,6 +287,9 @@ class JointGraph {
   const StepInput& input_;
   int ranks_ = 0;
   LoadLayer layer_;
+  int graph_links_ = 0;
+  int num_links_ = 0;
+  Bipartite alone_;  // without links
   std::vector<Index> link_node_;
 };
 
@@ -295,8 +348,8 @@ void take_joints(const StepInput& input, const JointGraph& graph, const Partitio
 }
 
 // Kinds of links that can be full, and what each joint puts on one of them.
-void take_links(const StepInput& input, const JointGraph& graph, const Partition& partition,
-                const std::vector<Index>& joint_of_class, StepNetwork& network) {
+void take_links(const JointGraph& graph, const Partition& partition, const std::vector<Index>& joint_of_class,
+                StepNetwork& network) {
   std::vector<Index> link_of_class(partition.num_right, kNone);
   std::vector<Index> stands_for(graph.nodes.right_colour.size(), kNone);  // kind of a link that stands for it
   for (std::size_t i = 0; i < graph.link_nodes.size(); ++i) {
@@ -304,8 +357,8 @@ void take_links(const StepInput& input, const JointGraph& graph, const Partition
     if (kind == kNone) {
       kind = static_cast<Index>(network.links.size());
       stands_for[graph.link_nodes[i]] = kind;
-      network.links.push_back({graph.links[i], 0, 0});
-      network.flows.capacity.push_back(input.graph->links[static_cast<std::size_t>(graph.links[i])].bytes_per_s);
+      network.links.push_back({graph.joined[i], 0, 0});
+      network.flows.capacity.push_back(graph.rate(graph.joined[i]));
     }
     network.links[kind].count += 1;
   }
@@ -341,7 +394,7 @@ StepNetwork network_of(const StepInput& input, const JointGraph& graph) {
   take_rank_kinds(input, partition, network);
   std::vector<Index> joint_of_class;
   take_joints(input, graph, partition, network, joint_of_class);
-  take_links(input, graph, partition, joint_of_class, network);
+  take_links(graph, partition, joint_of_class, network);
   for (const Index node : graph.joint_nodes) {
     network.joint_of_group.push_back(joint_of_class[partition.right_class[node]]);
   }
@@ -374,10 +427,11 @@ Result<StepNetworks> step_networks(const StepInput& input) {
   const auto graph = std::make_shared<JointGraph>(input, patterns_of(input));
   if (const Result<void> built = graph->build(); !built) return tl::unexpected(built.error());
   StepNetworks networks;
+  graph->join_links(/*all=*/false);
   networks.apart = network_of(input, *graph);
   networks.links = graph->links;
   networks.shared = [&input, graph] {
-    graph->join_links();
+    graph->join_links(/*all=*/true);
     return network_of(input, *graph);
   };
   return networks;

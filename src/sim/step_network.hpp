@@ -14,15 +14,17 @@ namespace twinpod::sim {
 
 // A way in which ranks communicate, the same for all ranks of the Program's kinds that take part.
 struct Pattern {
-  enum class Sort : std::uint8_t { ring, pairs, stage, around };
+  enum class Sort : std::uint8_t { ring, pairs, stage, around, store };
   Sort sort = Sort::ring;
   layout::Group group = layout::Group::tensor;  // ring, pairs, around
   int from_kind = -1;                           // stage: the sender's, and where it sends to
   int to_stage = -1;
+  program::Tier tier = program::Tier::none;  // store: where a checkpoint goes
   program::Lane lane = program::Lane::data;
   double bytes_per_s = 0;  // the most that one rank sends
   bool operator==(const Pattern& other) const {
-    return sort == other.sort && group == other.group && from_kind == other.from_kind && to_stage == other.to_stage;
+    return sort == other.sort && group == other.group && from_kind == other.from_kind && to_stage == other.to_stage &&
+           tier == other.tier;
   }
 };
 
@@ -73,8 +75,8 @@ inline bool is_on_links(const OpTime& time) { return time.bytes_per_s > 0 && tim
 
 // A step in which nothing gets in the way of anything has far fewer kinds of ranks than one in which it could.
 struct StepNetworks {
-  StepNetwork apart;                    // as if no link were ever full
-  std::vector<int> links;               // that could be: everything that could use them at once would fill them
+  StepNetwork apart;                    // as if no link were ever full, but those of storage
+  std::vector<int> links;               // of the graph that could be: all that could use them at once would fill them
   std::function<StepNetwork()> shared;  // with these links
 };
 

@@ -67,10 +67,22 @@ struct NodeType {
   NodeTopology topology;
   double power_w = 0;  // whole node; 0: devices * device power
   double host_memory_bytes = 0;
+  double disk_read_bytes_per_s = 0;  // all local disks together; 0: not known
+  double disk_write_bytes_per_s = 0;
   double usd_per_hour = 0;  // whole node; 0: from the device
   std::string price_basis;
   Origin price_origin = Origin::user;
   Source source;
+};
+
+// Where checkpoints can go, and how fast: bytes/s; 0: not known, or there is none.
+struct Storage {
+  double node_write_bytes_per_s = 0;  // of one node to the shared file system or the object store; 0: as its NICs
+  bool on_fabric = false;             // through the NICs and switches that training uses; else a network of its own
+  double local_read_bytes_per_s = 0;  // all disks of one node together
+  double local_write_bytes_per_s = 0;
+  double object_read_bytes_per_s = 0;  // whole cluster
+  double object_write_bytes_per_s = 0;
 };
 
 struct Cluster {
@@ -97,6 +109,7 @@ struct Cluster {
   Origin price_origin = Origin::user;
   double storage_read_bytes_per_s = 0;  // whole cluster; 0: not known
   double storage_write_bytes_per_s = 0;
+  Storage storage;    // the other tiers
   Measured measured;  // of a machine at hand
   Source source;
 };

@@ -26,12 +26,15 @@ void read_hugging_face_fields(const Node& node, Context& context, Model& model);
 void read_stack_fields(const Node& node, Context& context, Stack& stack);
 void read_layout_fields(const Node& node, Context& context, Layout& layout);
 
+void read_checkpoint(const Node& node, Context& context, Checkpoint& checkpoint);
+
 // Takes the keys origin, source and notes, which every entry may have.
 void read_source(Reader& reader, Source& source);
 
 // Mappings that several kinds of entry have.
 void read_price(const Node& node, Context& context, std::string_view amount, double& usd, std::string& basis,
                 Origin& origin);
+void read_rates(const Node& node, Context& context, const std::string& what, double& read, double& write);
 void read_scale_up(const Node& node, Context& context, ScaleUpKind& kind, double& bytes_per_s, int& domain);
 
 void read_node_topology(const Node& node, Context& context, NodeTopology& topology);

@@ -20,6 +20,8 @@ void adopt(const NodeType& type, Cluster& cluster) {
   cluster.node_topology = type.topology;
   cluster.node_power_w = type.power_w;
   cluster.host_memory_bytes = type.host_memory_bytes;
+  cluster.storage.local_read_bytes_per_s = type.disk_read_bytes_per_s;
+  cluster.storage.local_write_bytes_per_s = type.disk_write_bytes_per_s;
   cluster.usd_per_device_hour = type.usd_per_hour / type.devices;
   cluster.price_basis = type.price_basis;
   cluster.price_origin = type.price_origin;
@@ -56,6 +58,14 @@ void read_storage(const Node& node, Context& context, Cluster& cluster) {
   Reader reader(node, context, "storage");
   reader.quantity("read", cluster.storage_read_bytes_per_s, Quantity::bytes_per_s, 0, kMaxBytesPerS);
   reader.quantity("write", cluster.storage_write_bytes_per_s, Quantity::bytes_per_s, 0, kMaxBytesPerS);
+  Storage& storage = cluster.storage;
+  reader.quantity("node_write", storage.node_write_bytes_per_s, Quantity::bytes_per_s, 0, kMaxBytesPerS);
+  reader.flag("on_fabric", storage.on_fabric);
+  const auto rates = [&](std::string_view key, double& read, double& write) {
+    if (const Node* tier = reader.mapping(key)) read_rates(*tier, context, std::string(key), read, write);
+  };
+  rates("local", storage.local_read_bytes_per_s, storage.local_write_bytes_per_s);
+  rates("object", storage.object_read_bytes_per_s, storage.object_write_bytes_per_s);
   reader.finish();
 }
 

@@ -79,6 +79,13 @@ void read_scale_up(const Node& node, Context& context, ScaleUpKind& kind, double
   if (kind == ScaleUpKind::none) domain = 1;
 }
 
+void read_rates(const Node& node, Context& context, const std::string& what, double& read, double& write) {
+  Reader reader(node, context, what);
+  reader.quantity("read", read, Quantity::bytes_per_s, 0, kMaxBytesPerS);
+  reader.quantity("write", write, Quantity::bytes_per_s, 0, kMaxBytesPerS);
+  reader.finish();
+}
+
 void read_node_fields(const Node& node, Context& context, NodeType& type) {
   Reader reader(node, context, "node");
   reader.take("base");
@@ -95,6 +102,8 @@ void read_node_fields(const Node& node, Context& context, NodeType& type) {
   if (const Node* topology = reader.mapping("topology")) read_node_topology(*topology, context, type.topology);
   reader.quantity("power", type.power_w, Quantity::watts, 0, kMaxWatts);
   reader.quantity("host_memory", type.host_memory_bytes, Quantity::bytes, 0, kMaxBytes);
+  if (const Node* disk = reader.mapping("disk"))
+    read_rates(*disk, context, "disk", type.disk_read_bytes_per_s, type.disk_write_bytes_per_s);
   if (const Node* price = reader.mapping("price")) {
     read_price(*price, context, "usd_per_hour", type.usd_per_hour, type.price_basis, type.price_origin);
   }

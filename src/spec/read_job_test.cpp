@@ -91,6 +91,30 @@ TEST(ReadJob, DropoutAndFusionsThatAreOffAreRead) {
   EXPECT_NE(refused("training: {dropout: 1}").message, "");
 }
 
+TEST(ReadJob, CheckpointsGoToAFolderOrToTiers) {
+  const Checkpoint folder = accepted("checkpoint: {every: 200, store: runs/a}").checkpoint;
+  EXPECT_EQ(folder.every, 200);
+  ASSERT_EQ(folder.store.size(), 1U);
+  EXPECT_EQ(folder.store[0].kind, TierKind::shared);
+  EXPECT_EQ(folder.store[0].path, "runs/a");
+  EXPECT_EQ(folder.on_error, OnError::go_on);
+  const Checkpoint tiers = accepted(
+                               "checkpoint: {every: 20, on_error: stop, store: [{tier: memory, keep: 1}, {tier: peer}, "
+                               "{tier: local, path: /d}, {tier: object, path: s3, every: 5, keep: 3}]}")
+                               .checkpoint;
+  ASSERT_EQ(tiers.store.size(), 4U);
+  EXPECT_EQ(tiers.store[0].keep, 1);
+  EXPECT_EQ(tiers.store[2].path, "/d");
+  EXPECT_EQ(tiers.store[3].kind, TierKind::object);
+  EXPECT_EQ(tiers.store[3].every, 5);
+  EXPECT_EQ(tiers.store[3].keep, 3);
+  EXPECT_EQ(tiers.on_error, OnError::stop);
+  for (const char* text : {"store: []", "store: [a]", "store: {tier: local}", "store: [{tier: tape, path: a}]",
+                           "every: -1", "store: [{tier: local, path: a, every: 0}]", "evry: 2"}) {
+    refused(std::string("checkpoint: {") + text + "}");
+  }
+}
+
 TEST(ReadJob, DefaultBatchIsTheMultipleNearestToFourMillionTokens) {
   // 4e6 / 128 = 31250 sequences; 64 ranks of 1 share 31232 (488 each), which is nearer than 31296.
   EXPECT_EQ(accepted("").training.global_batch, 31232);
