@@ -228,8 +228,9 @@ std::string train_part(const nlohmann::ordered_json& run) {
   return fmt::format(
       "\nAnd on the {:.0f} cores of this machine: a small GPT learns the text of this repository, each core a "
       "rank\n\n{}\n"
+      "  predicted by figures {}\n"
       "  op by op: twinpod train examples/tiny-gpt.yaml --ranks {:.0f}\n",
-      number("ranks"), table.text(), number("ranks"));
+      number("ranks"), table.text(), run.value("prediction_basis", ""), number("ranks"));
 }
 
 Result<std::string> demo(const Arguments& arguments) {
