@@ -61,6 +61,19 @@ KernelShape kernels_of(const spec::Job& job) {
           static_cast<std::int64_t>(model::parameters(job.model).total / ranks / sharing)};
 }
 
+// About what a step touches: what the products of all layers read and write, and the optimizer's state.
+std::size_t step_bytes(const spec::Job& job, const KernelShape& kernels) {
+  constexpr double kStateBytes = 8;  // of a parameter
+  const model::LayerWork layer = model::layer_work(job.model, kernels.shard, model::LayerKind::dense, false);
+  double elements = 0;
+  for (const model::GemmList* list : {&layer.attention_gemms, &layer.mlp_gemms}) {
+    for (const model::Gemm& gemm : *list) elements += gemm.m * (gemm.k + gemm.n) + 2 * gemm.n * gemm.k;
+  }
+  const double layers = std::max(1.0, static_cast<double>(job.model.layers) / job.layout.pp);
+  const double element_bytes = job.training.precision == spec::Precision::bf16 ? 2 : 4;
+  return static_cast<std::size_t>(layers * elements * element_bytes + kStateBytes * double(kernels.parameters));
+}
+
 // Many ranks on one machine have to share its memory.
 std::size_t ring_bytes(const Machine& machine) {
   constexpr double kLeast = 64e6;
@@ -87,13 +100,14 @@ Result<void> measure_job(Communicator& world, const spec::Job& job, const std::s
   const spec::Precision precision = job.training.precision;
   Ring ring(ring_bytes(machine));
   if (!ring.is_there()) return infeasible("no memory to measure this machine");
+  const KernelShape kernels = kernels_of(job);
+  ring.turn_within(step_bytes(job, kernels));
   for (const TimedProduct& one : products_of(job)) {
     const std::array ways = {one.way};
     const ProductShape shape{one.m, one.n, one.k};
     if (Result<void> done = time_product(world, request, shape, ways, precision, ring, machine); !done) return done;
   }
-  if (Result<void> done = time_kernels_of(world, request, kernels_of(job), precision, ring, machine); !done)
-    return done;
+  if (Result<void> done = time_kernels_of(world, request, kernels, precision, ring, machine); !done) return done;
   if (Result<void> done = time_overheads(world, request, machine); !done) return done;
   return time_memory(world, request, kMemoryBytes, machine);
 }

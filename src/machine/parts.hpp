@@ -25,6 +25,8 @@ class Ring {
  public:
   explicit Ring(std::size_t bytes);
   bool is_there() const { return memory_ != nullptr; }
+  // From now on only so much of it is used, for work whose data would lie that near.
+  void turn_within(std::size_t bytes) { turn_ = bytes < bytes_ ? bytes : bytes_; }
   // REQUIRES: is_there(), and not more than the whole.
   template <typename T>
   T* next(std::size_t count) {
@@ -38,6 +40,7 @@ class Ring {
   std::byte* next_bytes(std::size_t bytes);
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t bytes_ = 0;
+  std::size_t turn_ = 0;  // bytes after which it begins again
   std::size_t next_ = 0;
 };
 inline constexpr std::size_t kRingBytes = std::size_t{96} << 20U;

@@ -29,7 +29,7 @@ double now_s(bool own_core) {
 
 }  // namespace
 
-Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage), turn_(bytes_) {
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes_)));
   if (!memory_) return;
   madvise(memory_.get(), bytes_, MADV_HUGEPAGE);  // as the trainer's
@@ -38,7 +38,7 @@ Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHu
 
 std::byte* Ring::next_bytes(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
-  if (next_ + bytes > bytes_) next_ = 0;
+  if (next_ + bytes > turn_) next_ = 0;
   std::byte* at = memory_.get() + next_;
   next_ += (bytes + kLine - 1) / kLine * kLine;
   return at;
