@@ -47,6 +47,28 @@ assert all(abs(x - y) <= 1e-5 * x for x, y in zip(a, b)) and len(a) == len(b)' "
   check "over MPI" over_mpi
 fi
 
+check "... plain passes in the place of fused ones" same_as_alone --unfused all
+check "... two of them, on two ranks" same_as_alone --ranks 2 --tp 2 --unfused attention,optimizer
+twinpod train "$job" --dropout 0.1 --json >"$scratch/dropped.json" 2>"$scratch/err" </dev/null
+drops() {  # the same elements in any layout, and others than none
+  trains --dropout 0.1 "$@" && same_run "$scratch/dropped.json" "$scratch/out.json" &&
+    ! same_run "$scratch/alone.json" "$scratch/out.json" 2>/dev/null
+}
+check "dropout, tp 2" drops --ranks 2 --tp 2
+check "dropout, dp 2 without fusions" drops --ranks 2 --unfused all
+
+measured_here() {
+  grep -v '^cluster:' "$job" >"$scratch/here-job.yaml"
+  twinpod train "$scratch/here-job.yaml" --ranks 2 --json >"$scratch/out.json" 2>"$scratch/err" </dev/null && grep -q '"prediction_basis": "measured here just now"' "$scratch/out.json"
+}
+check "predicted by figures that were measured just now" measured_here
+on_cluster() {
+  sed -n 's/^cluster: //p' "$job" >"$scratch/here.yaml"
+  trains --ranks 2 --on "$scratch/here.yaml" &&
+    grep -q "\"prediction_basis\": \"from $scratch/here.yaml\"" "$scratch/out.json"
+}
+check "predicted by the figures of a file" on_cluster
+
 bits() { trains --ranks 2 --tp 2 --deterministic && python3 -c 'import json, sys; print([x.hex() for x in json.load(open(sys.argv[1]))["losses"]])' "$scratch/out.json"; }
 check "deterministic: the same bits twice" test "$(bits)" = "$(bits)"
 
@@ -71,6 +93,8 @@ check "... on one of two threads" refuses 2 "$outside" "$job" --set model.vocab=
   --text "$scratch/odd.txt"
 check "... in the held-out part" refuses 2 "evaluation behind step 6: .*sample [0-9]+, .*token 256 is not in" "$job" \
   --set model.vocab=100 --ranks 2 --text "$scratch/late.txt"
+check "a fusion that is not there" refuses 2 "--unfused atention" "$job" --unfused atention
+check "a share that is dropped" refuses 2 "dropout" "$job" --dropout 1.5
 check "data that is too short" refuses 1 "samples" "$job" --set training.global_batch=1000000
 check "a loss that is not finite" refuses 1 "$not_finite" "$job" "${explodes[@]}"
 check "... on two ranks" refuses 1 "$not_finite" "$job" "${explodes[@]}" --ranks 2 --pp 2

@@ -1,4 +1,5 @@
 # A small job for the tests of `twinpod train`, and how two of its runs are compared. Sourced behind check.bash.
+# It names a cluster, so that no run spends its time on measuring the machine.
 job=$scratch/job.yaml
 cp -r docs "$scratch/text"  # who edits a document while the test runs changes nothing
 cat >"$job" <<END
@@ -14,6 +15,7 @@ model:
   mlp_bias: true
   positions: learned
   tied_embeddings: true
+cluster: {name: cores, devices: 2, device: {name: core, family: cpu, peak: {fp32: 1e11, bf16: 1e11}, memory: 2 GB, memory_bandwidth: 1e10}, node: {devices: 2, scale_up: {kind: switched, bandwidth: 1e10}}}
 data: {text: [$scratch/text], evaluation_share: 0.02}
 training: {global_batch: 8, sequence: 32, precision: fp32, steps: 6, learning_rate: 1e-3, evaluation_batches: 2}
 END

@@ -6,16 +6,9 @@
 #     bench/train/brings.sh [ROUNDS [SHAPE]]      # default: 3 rounds of shape A of train_step_bench
 #
 # Needs an idle core. A row has one thing different from the first.
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/begin.bash"
 rounds=${1:-3}
 shape=${2:-A}
-ours=build/release/bench/train_step_bench
-if [[ ! -x $ours ]]; then
-  echo "to do: cmake --preset release && cmake --build build/release --target train_step_bench" >&2
-  exit 1
-fi
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 
 case $shape in
   A) layers=6 hidden=384 heads=6 sequence=256 vocab=4096 batch=8 steps=4 ;;

@@ -5,19 +5,12 @@
 #
 # TWINPOD_TORCH names a folder with PyTorch in a virtual environment, which is made when it is not there; without it,
 # one is made in a temporary folder and removed in the end. Needs an idle machine with two cores.
-cd "$(dirname "$0")/../.." || exit 1
+source "$(dirname "$0")/begin.bash"
 source bench/train/torch_env.bash
 rounds=${1:-3}
 shift
 shapes=("${@:-A}")
 if (($# == 0)); then shapes=(A B); fi
-ours=build/release/bench/train_step_bench
-if [[ ! -x $ours ]]; then
-  echo "to do: cmake --preset release && cmake --build build/release --target train_step_bench" >&2
-  exit 1
-fi
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
 torch=${TWINPOD_TORCH:-$scratch/torch}
 install_torch "$torch" || { echo "PyTorch cannot be installed here" >&2 && exit 1; }
 

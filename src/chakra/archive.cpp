@@ -197,10 +197,10 @@ void visit(A& archive, Range& whole) {
 }
 template <typename A>
 void visit(A& archive, Op& whole) {
-  auto& [kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, work, share, bytes,
-         outside_bytes, waits, creates, frees, uses] = whole;
-  archive(kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, work, share, bytes,
-          outside_bytes, waits, creates, frees, uses);
+  auto& [kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, piece, work, share,
+         bytes, outside_bytes, waits, creates, frees, uses] = whole;
+  archive(kind, lane, phase, segment, verb, group, element, peer, tier, entry, half, layer, round, piece, work, share,
+          bytes, outside_bytes, waits, creates, frees, uses);
 }
 template <typename A>
 void visit(A& archive, Layer& whole) {

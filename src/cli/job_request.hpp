@@ -42,6 +42,9 @@ inline constexpr std::array kJobFlags = {
     Flag{"offload-activations", "", "activations wait in the host's memory", "layout.offload_activations"},
     Flag{"uneven-ends", "", "first and last stage hold one layer less", "layout.uneven_ends"},
     Flag{"async-tp", "", "products cut in pieces that hide their collectives", "layout.async_tp"},
+    Flag{"overlap", "",
+         "reduce gradients beside the backward passes (default: as the stack; train: when cores are free)",
+         "layout.overlap"},
 };
 
 inline constexpr std::array kTrainingFlags = {

@@ -8,11 +8,14 @@
 #include "cli/train_teller.hpp"
 #include "core/files.hpp"
 #include "core/half.hpp"
+#include "kernel/gemm.hpp"
 #include "kernel/processor.hpp"
+#include "machine/machine.hpp"
 #include "plan/predict.hpp"
 #include "report/step_report.hpp"
 #include "report/trace.hpp"
 #include "report/train_report.hpp"
+#include "spec/parameters.hpp"
 #include "train/agree.hpp"
 #include "train/loop.hpp"
 
@@ -51,8 +54,6 @@ Result<void> write_timeline(const TrainRequest& request, const program::Program&
 
 std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& job) {
   std::vector<std::string> notes;
-  if (request.measures_peak)
-    notes.emplace_back("For a better prediction: twinpod bench machine -o here.yaml, and --on here.yaml.");
   if (request.job.model.dropout > 0 && job.training.recipe.dropout == 0)
     notes.emplace_back("The model's dropout is off: training.dropout switches it on.");
   if (request.job.layout.zero > 1 && job.layout.zero == 1)
@@ -66,11 +67,33 @@ std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& 
   return notes;
 }
 
+// The job on the cluster that it names, or else on what its ranks measure just now. On rank 0 it is complete.
+Result<spec::Job> to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world) {
+  if (!request.measures_machine) return job;
+  machine::Machine here = machine::topology_of_this_host();
+  kernel::tune_gemm(!request.deterministic);
+  const std::string transport = request.transport == "mpi" ? "mpi" : "processes";
+  const Result<void> measured = machine::measure_job(world, job, transport, here);
+  if (!measured) return tl::unexpected(measured.error());
+  spec::Job one = job;
+  one.cluster = machine::cluster_of(here);
+  spec::set_fields(one.cluster.measured.numbers, one.stack.physics);
+  return one;
+}
+
+// What the ranks found out before they trained.
+struct Figures {
+  spec::Job job;  // to predict
+  double peak_flop_per_s = 0;
+};
+
 // Rank 0's, with the prediction beside.
-Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const spec::Job& job,
-                              const train::LoopResult& run, double peak_flop_per_s) {
-  const Result<plan::Prediction> predicted = plan::predict_step(job, plan.program);
-  report::TrainView view{.job = job, .run = run, .transport = request.transport, .peak_flop_per_s = peak_flop_per_s};
+Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const Figures& figures,
+                              const train::LoopResult& run) {
+  const spec::Job& job = plan.job;
+  const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program);
+  report::TrainView view{
+      .job = job, .run = run, .transport = request.transport, .peak_flop_per_s = figures.peak_flop_per_s};
   const report::OpTotals measured_ops = report::op_totals(plan.program, run.timeline);
   report::OpTotals predicted_ops;
   if (predicted) {
@@ -78,8 +101,7 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
     predicted_ops.step_s = view.predicted_step_s = predicted->run.step_s;
     view.predicted = &predicted_ops;
     view.measured = &measured_ops;
-    view.basis = fmt::format("step {}; predicted for {}", run.record_step + 1,
-                             job.cluster.name.empty() ? "its cluster" : job.cluster.name);
+    view.basis = request.basis;
   }
   view.notes = notes_of(request, job);
   const Result<void> wrote = write_timeline(request, plan.program, run.timeline);
@@ -91,8 +113,10 @@ template <typename T>
 Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& plan, comm::Communicator& world) {
   const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
   if (!peak) return tl::unexpected(peak.error());
-  spec::Job job = plan.job;
-  if (request.measures_peak) job.cluster.device.peak_flop_per_s.fill(*peak);
+  const spec::Job& job = plan.job;
+  Result<spec::Job> to_be = to_predict(request, job, world);
+  if (!to_be) return tl::unexpected(to_be.error());
+  const Figures figures{std::move(*to_be), *peak};
   std::ofstream metrics;
   const Result<std::optional<Error>> unwritable = open_metrics(request, world, metrics);
   if (!unwritable) return tl::unexpected(unwritable.error());
@@ -109,7 +133,7 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   if (!run) return tl::unexpected(run.error());
   if (run->refused) return refusal(*run->refused);
   if (comm::rank_of(world) != 0) return std::string();
-  const Result<std::string> answer = answer_of(request, plan, job, *run, *peak);
+  const Result<std::string> answer = answer_of(request, plan, figures, *run);
   return answer ? *answer : refusal(answer.error());
 }
 

@@ -24,16 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A cluster of this machine's cores, for who names none. Its speeds are measured when the ranks are there.
+constexpr std::string_view kHere = "this machine";
+
+// A cluster of this machine's cores, for who names none. Its speeds are measured when the ranks are there
+// (train_ranks.cpp); those that stand here are for checks alone.
 std::string this_machine(int ranks) {
   const machine::Machine host = machine::topology_of_this_host();
   const double memory = host.memory_bytes / ranks;
   return fmt::format(
-      "cluster={{name: this machine, devices: {0}, device: {{name: core, family: cpu, peak: {{fp32: 1e11, bf16: "
+      "cluster={{name: {3}, devices: {0}, device: {{name: core, family: cpu, peak: {{fp32: 1e11, bf16: "
       "1e11}}, "
       "memory: {1:.0f}, memory_bandwidth: 1e10, host_link: 1e10}}, node: {{devices: {0}, scale_up: {{kind: switched, "
       "bandwidth: 1e10}}, host_memory: {2:.0f}}}}}",
-      ranks, memory, host.memory_bytes);
+      ranks, memory, host.memory_bytes, kHere);
 }
 
 std::string beside_job(const std::string& path, const std::string& job_file) {
@@ -44,11 +47,15 @@ std::string beside_job(const std::string& path, const std::string& job_file) {
 }
 
 Result<spec::Job> job_of(const Arguments& arguments, int ranks) {
-  const std::vector<spec::Setting> here = {spec::Setting(this_machine(ranks), "this machine")};
+  const std::vector<spec::Setting> here = {spec::Setting(this_machine(ranks), std::string(kHere))};
   Result<spec::Request> request = request_of("train", arguments, arguments.value_or("on", ""), here);
   if (!request) return tl::unexpected(request.error());
-  if (const auto text = arguments.value("text"))
-    request->sets.emplace_back(fmt::format("data.text=[{}]", *text), fmt::format("--text {}", *text));
+  const auto set_list = [&](std::string_view flag, std::string_view key) {
+    if (const auto list = arguments.value(flag))
+      request->sets.emplace_back(fmt::format("{}=[{}]", key, *list), fmt::format("--{} {}", flag, *list));
+  };
+  set_list("text", "data.text");
+  set_list("unfused", "training.unfused");
   Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
   if (!job) return job;
   job->data.tokens = beside_job(job->data.tokens, request->file);
@@ -62,7 +69,7 @@ Result<spec::Job> job_of(const Arguments& arguments, int ranks) {
 }
 
 // A job for the ranks that are there.
-spec::Job for_ranks(spec::Job job, int ranks, bool overlaps) {
+spec::Job for_ranks(spec::Job job, int ranks) {
   job.cluster.devices = ranks;
   job.cluster.devices_per_node = std::max(job.cluster.devices_per_node, ranks);
   job.cluster.scale_up_domain = std::max(job.cluster.scale_up_domain, ranks);
@@ -71,7 +78,6 @@ spec::Job for_ranks(spec::Job job, int ranks, bool overlaps) {
     job.training.global_batch =
         static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch * kSequencesOfRank;
   job = train::as_executed(std::move(job));
-  job.stack.physics.dp_hidden = overlaps ? 0.9 : 0;
   const bool bf16 = job.training.precision == spec::Precision::bf16;
   const std::int64_t bytes = bf16 ? train::runtime_bytes<Bf16>(job) : train::runtime_bytes<float>(job);
   job.stack.memory.runtime_bytes = static_cast<double>(bytes);
@@ -106,6 +112,19 @@ Result<double> timeout_of(const Arguments& arguments) {
   return input_error(fmt::format("--timeout {}: expected a time", *text), "--timeout 30s");
 }
 
+// Where the figures of the prediction come from.
+void set_basis(const Arguments& arguments, TrainRequest& request) {
+  const std::string& cluster = request.job.cluster.name;
+  request.measures_machine = cluster == kHere;
+  if (request.measures_machine) {
+    request.basis = "measured here just now";
+  } else if (const auto on = arguments.value("on")) {
+    request.basis = fmt::format("from {}", *on);
+  } else {
+    request.basis = fmt::format("for {}", cluster.empty() ? "the job's cluster" : cluster);
+  }
+}
+
 }  // namespace
 
 Result<TrainRequest> train_request(const Arguments& arguments) {
@@ -119,9 +138,9 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   Result<spec::Job> job = job_of(arguments, *ranks);
   if (!job) return tl::unexpected(job.error());
   const bool free_cores = num_hardware_threads() >= 2 * *ranks && !over_mpi;
-  request.overlaps = arguments.has("overlap") || free_cores;
+  if (!job->layout.overlap) job->layout.overlap = free_cores;
   if (!over_mpi) {  // before any data is looked at
-    const Result<void> fits = train::check(for_ranks(*job, *ranks, request.overlaps));
+    const Result<void> fits = train::check(for_ranks(*job, *ranks));
     if (!fits) return tl::unexpected(fits.error());
   }
   Result<data::TokenData> data = open_data(job->data);
@@ -134,7 +153,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   request.data = std::move(*data);
   request.json = arguments.has("json");
   request.deterministic = arguments.has("deterministic");
-  request.measures_peak = request.job.cluster.name == "this machine";
+  set_basis(arguments, request);
   request.record_step = *step - 1;
   request.metrics = arguments.value_or("metrics", "");
   request.timeline = arguments.value_or("timeline", "");
@@ -145,7 +164,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
 }
 
 Result<TrainPlan> plan_training(const TrainRequest& request, int ranks) {
-  const spec::Job job = for_ranks(request.job, ranks, request.overlaps);
+  const spec::Job job = for_ranks(request.job, ranks);
   if (Result<void> fits = train::check(job); !fits) return tl::unexpected(fits.error());
   Result<program::Program> program = program::generate(job);
   if (!program) return tl::unexpected(program.error());

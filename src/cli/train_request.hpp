@@ -23,8 +23,8 @@ struct TrainRequest {
   std::string transport = "processes";  // threads, mpi
   bool json = false;
   bool deterministic = false;
-  bool measures_peak = false;  // the cluster's figures are not of a measurement
-  bool overlaps = false;       // gradients are reduced beside the backward passes
+  bool measures_machine = false;  // no cluster is named: the ranks find out what this one does
+  std::string basis = {};         // of the prediction
   int record_step = 3;
   std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
 };

@@ -328,6 +328,7 @@ std::string layout_text(const spec::Job& job) {
   m.flag("remainder_last", l.remainder_last);
   m.flag("uneven_ends", l.uneven_ends);
   m.flag("async_tp", l.async_tp);
+  if (l.overlap) m.flag("overlap", *l.overlap);
   return "layout:\n" + block(m, "  ");
 }
 

@@ -33,6 +33,7 @@ void expect_same_layout(const spec::Layout& a, const spec::Layout& b) {
   EXPECT_EQ(a.remainder_last, b.remainder_last);
   EXPECT_EQ(a.uneven_ends, b.uneven_ends);
   EXPECT_EQ(a.async_tp, b.async_tp);
+  EXPECT_EQ(a.overlap, b.overlap);
   EXPECT_EQ(a.dp, b.dp);
 }
 

@@ -135,8 +135,9 @@ void add_sharding(Flags& flags, const spec::Job& job) {
   if (const int instances = optimizer_instances(job); instances > 1) {
     add(flags, "--num-distributed-optimizer-instances", instances);
   }
-  add_if(flags, copies, "--overlap-grad-reduce");
-  add_if(flags, copies && layout.zero > 0, "--overlap-param-gather");
+  const bool overlaps = copies && layout.overlap.value_or(true);
+  add_if(flags, overlaps, "--overlap-grad-reduce");
+  add_if(flags, overlaps && layout.zero > 0, "--overlap-param-gather");
 }
 
 FlagGroup layout_flags(const spec::Job& job) {

@@ -169,8 +169,9 @@ std::string sharding_text(const spec::Job& job) {
   Call call;
   call.flag("check_for_nan_in_grad", true);
   call.flag("use_distributed_optimizer", layout.zero > 0);
-  call.flag("overlap_grad_reduce", copies);
-  call.flag("overlap_param_gather", copies && layout.zero > 0);
+  const bool overlaps = copies && layout.overlap.value_or(true);
+  call.flag("overlap_grad_reduce", overlaps);
+  call.flag("overlap_param_gather", overlaps && layout.zero > 0);
   call.add("num_distributed_optimizer_instances", optimizer_instances(job));
   if (uses_fsdp(layout)) {
     call.flag("use_megatron_fsdp", true);

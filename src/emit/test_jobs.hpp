@@ -47,7 +47,8 @@ inline std::vector<NamedJob> mcore_jobs() {
        "training: {global_batch: 512, tokens: 15e12}\n"},
       {"llama3-405b",
        "model: llama3-405b\ncluster: meta-24k-h100\ndevices: 8192\n"
-       "layout: {tp: 8, pp: 16, uneven_ends: true, cp: 2, zero: 1, sequence_parallel: true, async_tp: true}\n"
+       "layout: {tp: 8, pp: 16, uneven_ends: true, cp: 2, zero: 1, sequence_parallel: true, async_tp: true, overlap: "
+       "true}\n"
        "training: {global_batch: 2048, tokens: 15.6e12}\n"},
       {"mixtral-8x7b",
        "model: mixtral-8x7b\ncluster: h100-superpod\ndevices: 64\n"

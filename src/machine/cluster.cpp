@@ -101,7 +101,12 @@ Ratio ratio_of(const Machine& machine, std::string_view kernel) {
 // Attention as a share of the peak, other kernels as the bytes that take as long.
 void fit_kernels(const Machine& machine, Cluster& cluster) {
   constexpr double kBackward = 2.5;  // products of the backward pass for one of the forward pass (plan/layer_kernels)
-  const double peak = cluster.device.peak_flop_per_s[static_cast<std::size_t>(spec::Precision::fp32)];
+  // Timed in fp32, unless all is of one job in bf16.
+  const auto peak_in = [&](spec::Precision precision) {
+    return cluster.device.peak_flop_per_s[static_cast<std::size_t>(precision)];
+  };
+  const double fp32 = peak_in(spec::Precision::fp32);
+  const double peak = fp32 > 0 ? fp32 : peak_in(spec::Precision::bf16);
   const double bytes_per_s = cluster.device.memory_bytes_per_s;
   std::map<std::string, double>& numbers = cluster.measured.numbers;
   const auto set = [&](const char* kernel, const char* field, const auto& value_of) {

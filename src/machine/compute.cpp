@@ -18,68 +18,46 @@ namespace {
 using comm::Communicator;
 using spec::Precision;
 
-struct Shape {
-  int m, n, k;
-};
 // Squares, and layers of small transformers: tokens by width, both ways, their weights' gradients, and a vocabulary.
-constexpr std::array<Shape, 18> kShapes = {{{32, 32, 32},
-                                            {64, 64, 64},
-                                            {128, 128, 128},
-                                            {256, 256, 256},
-                                            {512, 512, 512},
-                                            {1024, 1024, 1024},
-                                            {512, 768, 256},
-                                            {1024, 256, 1024},
-                                            {256, 1024, 1024},
-                                            {2048, 384, 384},
-                                            {2048, 1536, 384},
-                                            {2048, 384, 1536},
-                                            {384, 1536, 2048},
-                                            {2048, 4096, 384},
-                                            {1024, 3072, 768},
-                                            {1024, 768, 3072},
-                                            {768, 3072, 1024},
-                                            {3072, 3072, 384}}};
-constexpr std::array<Shape, 3> kQuickShapes = {{{128, 128, 128}, {512, 512, 512}, {512, 2048, 512}}};
+constexpr std::array<ProductShape, 18> kShapes = {{{32, 32, 32},
+                                                   {64, 64, 64},
+                                                   {128, 128, 128},
+                                                   {256, 256, 256},
+                                                   {512, 512, 512},
+                                                   {1024, 1024, 1024},
+                                                   {512, 768, 256},
+                                                   {1024, 256, 1024},
+                                                   {256, 1024, 1024},
+                                                   {2048, 384, 384},
+                                                   {2048, 1536, 384},
+                                                   {2048, 384, 1536},
+                                                   {384, 1536, 2048},
+                                                   {2048, 4096, 384},
+                                                   {1024, 3072, 768},
+                                                   {1024, 768, 3072},
+                                                   {768, 3072, 1024},
+                                                   {3072, 3072, 384}}};
+constexpr std::array<ProductShape, 3> kQuickShapes = {{{128, 128, 128}, {512, 512, 512}, {512, 2048, 512}}};
 
-std::span<const Shape> shapes_of(bool quick) {
-  return quick ? std::span<const Shape>(kQuickShapes) : std::span<const Shape>(kShapes);
+constexpr std::array kAllWays = {Way::forward, Way::weight_gradient, Way::input_gradient};
+
+std::span<const ProductShape> shapes_of(bool quick) {
+  return quick ? std::span<const ProductShape>(kQuickShapes) : std::span<const ProductShape>(kShapes);
 }
 
-// A product in the three ways that a layer has it: forward, gradient of its input, gradient of its weights.
 template <typename T>
-void multiply_in_turn(const Shape& shape, Ring& ring, int& turn) {
+void multiply(const ProductShape& shape, Way way, Ring& ring) {
   const auto area = [](int x, int y) { return static_cast<std::size_t>(x) * static_cast<std::size_t>(y); };
   const T* a = ring.next<T>(area(shape.m, shape.k));
   const T* b = ring.next<T>(area(shape.k, shape.n));
   kernel::Gemm gemm{.m = shape.m, .n = shape.n, .k = shape.k};
-  turn = (turn + 1) % 3;
-  if (turn == 2) {
+  if (way == Way::weight_gradient) {
     gemm.transpose_a = gemm.accumulate = true;
     kernel::gemm<T, float>(gemm, a, b, ring.next<float>(area(shape.m, shape.n)));
     return;
   }
-  gemm.transpose_b = turn == 1;
+  gemm.transpose_b = way == Way::forward;
   kernel::gemm<T>(gemm, a, b, ring.next<T>(area(shape.m, shape.n)));
-}
-
-Result<void> time_product(Communicator& world, const RankRequest& request, const Shape& shape, Precision precision,
-                          Machine& machine) {
-  const bool own_core = has_own_core(world, request, machine);
-  kernel::set_threads(request.threads);
-  Ring ring(kRingBytes);
-  if (!ring.is_there()) return infeasible("no memory for a matrix product");
-  int turn = 0;
-  const Result<double> seconds = best_seconds(world, own_core, [&] {
-    for (int way = 0; way < 3; ++way) {
-      precision == Precision::bf16 ? multiply_in_turn<Bf16>(shape, ring, turn)
-                                   : multiply_in_turn<float>(shape, ring, turn);
-    }
-  });
-  if (!seconds) return tl::unexpected(seconds.error());
-  const int ranks = comm::size_of(world);
-  machine.products.push_back({precision, shape.m, shape.n, shape.k, ranks, request.threads, *seconds / 3});
-  return {};
 }
 
 void triad(float* a, const float* b, const float* c, std::size_t count) {
@@ -94,16 +72,32 @@ void on_threads(int threads, std::size_t count, const std::function<void(std::si
   for (std::thread& other : others) other.join();
 }
 
-// Arrays that no cache holds, where there is memory for them.
-std::size_t array_floats(const Machine& machine, int ranks) {
-  const double most = machine.memory_bytes / (24.0 * ranks);
+std::size_t array_floats(const Machine& machine, int ranks, double most_bytes) {
+  const double most = std::min(most_bytes, machine.memory_bytes / (24.0 * ranks));
   return static_cast<std::size_t>(std::max(1e6, std::min(2 * std::max(machine.cache_bytes, 32e6), most)) / 4);
 }
 
-Result<void> time_memory(Communicator& world, const RankRequest& request, Machine& machine) {
-  const bool own_core = has_own_core(world, request, machine);
+}  // namespace
+
+Result<void> time_product(Communicator& world, const RankRequest& request, const ProductShape& shape,
+                          std::span<const Way> ways, Precision precision, Ring& ring, Machine& machine) {
+  kernel::set_threads(request.threads);
+  const Result<double> seconds = best_seconds(world, timing_of(world, request, machine), [&] {
+    for (const Way way : ways) {
+      precision == Precision::bf16 ? multiply<Bf16>(shape, way, ring) : multiply<float>(shape, way, ring);
+    }
+  });
+  if (!seconds) return tl::unexpected(seconds.error());
   const int ranks = comm::size_of(world);
-  const std::size_t count = array_floats(machine, ranks);
+  machine.products.push_back(
+      {precision, shape.m, shape.n, shape.k, ranks, request.threads, *seconds / static_cast<double>(ways.size())});
+  return {};
+}
+
+Result<void> time_memory(Communicator& world, const RankRequest& request, double most_bytes, Machine& machine) {
+  const Timing timing = timing_of(world, request, machine);
+  const int ranks = comm::size_of(world);
+  const std::size_t count = array_floats(machine, ranks, most_bytes);
   Ring ring(3 * count * sizeof(float));
   if (!ring.is_there()) return infeasible("no memory to measure its bandwidth");
   auto* const a = ring.next<float>(3 * count);
@@ -111,14 +105,14 @@ Result<void> time_memory(Communicator& world, const RankRequest& request, Machin
   const auto part = [&](std::size_t first, std::size_t last) {
     triad(a + first, b + first, b + count + first, last - first);
   };
-  const Result<double> triads = best_seconds(world, own_core, [&] { on_threads(request.threads, count, part); });
+  const Result<double> triads = best_seconds(world, timing, [&] { on_threads(request.threads, count, part); });
   if (!triads) return tl::unexpected(triads.error());
   // A line that is written is read before, so four arrays pass.
   machine.memory.push_back({"triad", ranks, request.threads, 4.0 * sizeof(float) * double(count) / *triads});
   const auto copied = [&](std::size_t first, std::size_t last) {
     std::memcpy(a + first, b + first, (last - first) * sizeof(float));
   };
-  const Result<double> copies = best_seconds(world, own_core, [&] { on_threads(request.threads, count, copied); });
+  const Result<double> copies = best_seconds(world, timing, [&] { on_threads(request.threads, count, copied); });
   if (!copies) return tl::unexpected(copies.error());
   machine.memory.push_back({"copy", ranks, request.threads, 2.0 * sizeof(float) * double(count) / *copies});
   return {};
@@ -126,33 +120,35 @@ Result<void> time_memory(Communicator& world, const RankRequest& request, Machin
 
 // Calls with next to nothing to do.
 Result<void> time_overheads(Communicator& world, const RankRequest& request, Machine& machine) {
-  const bool own_core = has_own_core(world, request, machine);
+  const Timing timing = timing_of(world, request, machine);
   kernel::set_threads(request.threads);
   alignas(64) std::array<float, 64> a{}, b{}, c{};
-  const Result<double> small = best_seconds(
-      world, own_core, [&] { kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data()); });
+  const Result<double> small =
+      best_seconds(world, timing, [&] { kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data()); });
   if (!small) return tl::unexpected(small.error());
   machine.product_overhead_s = *small;
   void (*volatile kernel)(float*, const float*, const float*, std::size_t) = triad;
-  const Result<double> tiny = best_seconds(world, own_core, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
+  const Result<double> tiny = best_seconds(world, timing, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
   if (!tiny) return tl::unexpected(tiny.error());
   machine.kernel_overhead_s = *tiny;
   return {};
 }
 
-}  // namespace
-
 int steps_of(const RankRequest& request) { return 2 * static_cast<int>(shapes_of(request.quick).size()) + 3; }
 
 Result<void> measure_compute(Communicator& world, const RankRequest& request, Machine& machine) {
   kernel::flush_denormals();
+  Ring ring(kRingBytes);
+  if (!ring.is_there()) return infeasible("no memory for matrix products");
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
-    for (const Shape& shape : shapes_of(request.quick)) {
-      if (Result<void> done = time_product(world, request, shape, precision, machine); !done) return done;
+    for (const ProductShape& shape : shapes_of(request.quick)) {
+      if (Result<void> done = time_product(world, request, shape, kAllWays, precision, ring, machine); !done) {
+        return done;
+      }
       request.step();
     }
   }
-  if (Result<void> done = time_memory(world, request, machine); !done) return done;
+  if (Result<void> done = time_memory(world, request, machine.memory_bytes, machine); !done) return done;
   request.step();
   if (Result<void> done = time_overheads(world, request, machine); !done) return done;
   request.step();

@@ -18,25 +18,32 @@ constexpr std::array kVerbs = {Verb::send,   Verb::all_reduce, Verb::all_gather,
                                Verb::reduce, Verb::gather,     Verb::scatter,    Verb::all_to_all};
 constexpr std::array<std::size_t, 10> kSizes = {8, 64, 512, 4096, 32768, 262144, 1048576, 4194304, 16777216, 67108864};
 constexpr std::array<std::size_t, 4> kQuickSizes = {8, 4096, 262144, 8388608};
+constexpr std::array<std::size_t, 5> kStepSizes = {8, 4096, 65536, 524288, 4194304};
 
-std::span<const std::size_t> sizes_of(bool quick) {
-  return quick ? std::span<const std::size_t>(kQuickSizes) : std::span<const std::size_t>(kSizes);
-}
+// How much of it, and how long.
+struct Effort {
+  std::span<const std::size_t> sizes;
+  double most_s;  // for a size
+  int blocks;
+};
+constexpr Effort kQuick = {kQuickSizes, 0.2, 8};
+constexpr Effort kFull = {kSizes, 0.5, 15};
+constexpr Effort kOfStep = {kStepSizes, 0.02, 4};
 
 bool is_divided(Verb verb) {
   return verb == Verb::reduce_scatter || verb == Verb::all_gather || verb == Verb::scatter || verb == Verb::gather ||
          verb == Verb::all_to_all;
 }
 
-comm::MeasureRequest request_for(std::span<const Verb> verbs, int ranks, int peer, bool quick) {
+comm::MeasureRequest request_for(std::span<const Verb> verbs, int ranks, int peer, const Effort& effort) {
   comm::MeasureRequest request;
   request.check = false;
   request.in_place = false;
   request.warmup = 1;
-  request.most_s = quick ? 0.2 : 0.5;
-  request.blocks = quick ? 8 : 15;
+  request.most_s = effort.most_s;
+  request.blocks = effort.blocks;
   for (const Verb verb : verbs) {
-    for (const std::size_t size : sizes_of(quick)) {
+    for (const std::size_t size : effort.sizes) {
       const std::size_t parts = is_divided(verb) ? static_cast<std::size_t>(ranks) : 1;
       comm::Call call{.verb = verb, .count = std::max<std::size_t>(1, size / sizeof(float) / parts), .peer = peer};
       request.calls.push_back(call);
@@ -99,7 +106,17 @@ Result<void> measure_links(Communicator& world, const std::string& transport, bo
   if (transport == "mpi") verbs = verbs.subspan(1);    // sends are measured apart, in a host and between two
   LinkTime kind{.transport = transport, .verb = {}, .ranks = ranks};
   kind.between_hosts = machine.hosts > 1;
-  return add_times(world, request_for(verbs, ranks, 1, quick), kind, machine);
+  return add_times(world, request_for(verbs, ranks, 1, quick ? kQuick : kFull), kind, machine);
+}
+
+Result<void> measure_step_links(Communicator& world, const std::string& transport, Machine& machine) {
+  const int ranks = comm::size_of(world);
+  if (ranks < 2) return {};
+  constexpr std::size_t kVerbsOfStep = 4;  // the first ones
+  std::span<const Verb> verbs = std::span(kVerbs).first(kVerbsOfStep);
+  if (transport == "mpi") verbs = verbs.subspan(1);
+  const LinkTime kind{.transport = transport, .verb = {}, .ranks = ranks, .between_hosts = machine.hosts > 1};
+  return add_times(world, request_for(verbs, ranks, 1, kOfStep), kind, machine);
 }
 
 Result<void> measure_messages(Communicator& world, const std::string& transport, bool quick, Machine& machine) {
@@ -114,7 +131,8 @@ Result<void> measure_messages(Communicator& world, const std::string& transport,
     const int peer = static_cast<int>(found - names->begin());
     const std::array send = {Verb::send};
     const LinkTime kind{.transport = transport, .verb = {}, .ranks = 2, .between_hosts = between};
-    if (Result<void> done = add_times(world, request_for(send, 2, peer, quick), kind, machine); !done) return done;
+    if (Result<void> done = add_times(world, request_for(send, 2, peer, quick ? kQuick : kFull), kind, machine); !done)
+      return done;
   }
   return {};
 }

@@ -18,6 +18,7 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "spec/cluster.hpp"
+#include "spec/job.hpp"
 
 namespace twinpod::machine {
 
@@ -38,8 +39,9 @@ struct MemoryRate {
   double bytes_per_s = 0;
 };
 
-// A kernel of the trainer, in fp32. `work` is what the closed form counts for it: floating-point operations of causal
-// attention, bytes of a layer's kernels in 16 bits (model/segment.hpp), logits, parameters.
+// A kernel of the trainer, in fp32 unless it is for one job. `work` is what the closed form counts for it:
+// floating-point operations of causal attention, bytes of a layer's kernels in 16 bits (model/segment.hpp), logits,
+// parameters.
 struct KernelTime {
   std::string kernel;  // attention, attention_backward, elements, logits, optimizer
   int ranks = 1;
@@ -98,6 +100,8 @@ Result<void> measure_disk(const std::string& folder, double bytes, Machine& mach
 struct RankRequest {
   int threads = 1;
   bool quick = false;                  // fewer shapes and sizes
+  int blocks = 15;                     // for one figure, the best of them: many, because some are undisturbed
+  double most_s = 0.4;                 // for one figure, if that is fewer
   std::function<void()> step = [] {};  // progress
 };
 int steps_of(const RankRequest& request);  // how often `step` is called
@@ -107,6 +111,11 @@ Result<void> measure_compute(comm::Communicator& world, const RankRequest& reque
 Result<void> measure_links(comm::Communicator& world, const std::string& transport, bool quick, Machine& machine);
 // Messages between two ranks; over MPI in one host and between two, and how many hosts there are.
 Result<void> measure_messages(comm::Communicator& world, const std::string& transport, bool quick, Machine& machine);
+
+// What a step of one job does and nothing else, in its own shapes and precision: a second or two. The job is one for
+// the ranks that are there.
+Result<void> measure_job(comm::Communicator& world, const spec::Job& job, const std::string& transport,
+                         Machine& machine);
 
 // For the way between processes.
 std::string to_text(const Machine& machine);

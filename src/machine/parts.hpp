@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +11,7 @@
 
 #include "comm/communicator.hpp"
 #include "machine/machine.hpp"
+#include "model/segment.hpp"
 
 namespace twinpod::machine {
 
@@ -23,6 +25,8 @@ class Ring {
  public:
   explicit Ring(std::size_t bytes);
   bool is_there() const { return memory_ != nullptr; }
+  // From now on only so much of it is used, for work whose data would lie that near.
+  void turn_within(std::size_t bytes) { turn_ = bytes < bytes_ ? bytes : bytes_; }
   // REQUIRES: is_there(), and not more than the whole.
   template <typename T>
   T* next(std::size_t count) {
@@ -36,18 +40,48 @@ class Ring {
   std::byte* next_bytes(std::size_t bytes);
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t bytes_ = 0;
+  std::size_t turn_ = 0;  // bytes after which it begins again
   std::size_t next_ = 0;
 };
 inline constexpr std::size_t kRingBytes = std::size_t{96} << 20U;
 
-// A rank that nobody takes the core from is timed by what it had of it.
-bool has_own_core(const comm::Communicator& world, const RankRequest& request, const Machine& machine);
+// How a figure is taken.
+struct Timing {
+  bool own_core = false;  // nobody takes the core from this rank, so it is timed by what it had of it
+  int blocks = 15;
+  double most_s = 0.4;  // no more blocks after that
+};
+Timing timing_of(const comm::Communicator& world, const RankRequest& request, const Machine& machine);
 
 // Seconds of one call on the slowest rank, in the best of some blocks; all ranks call at once.
-Result<double> best_seconds(comm::Communicator& world, bool own_core, const std::function<void()>& call);
+Result<double> best_seconds(comm::Communicator& world, const Timing& timing, const std::function<void()>& call);
 
-// The trainer's kernels beside products, on all ranks at once.
+// A product (m x k)(k x n) as a layer has it in one of three ways, which differ in what is transposed.
+struct ProductShape {
+  int m, n, k;
+};
+enum class Way { input_gradient, forward, weight_gradient };
+// The mean of these ways.
+Result<void> time_product(comm::Communicator& world, const RankRequest& request, const ProductShape& shape,
+                          std::span<const Way> ways, spec::Precision precision, Ring& ring, Machine& machine);
+// Arrays that no cache holds, where there is memory for them and if they may have so many bytes.
+Result<void> time_memory(comm::Communicator& world, const RankRequest& request, double most_bytes, Machine& machine);
+Result<void> time_overheads(comm::Communicator& world, const RankRequest& request, Machine& machine);
+
+// A model on one rank, as far as it matters to kernels beside products: a layer, the rank's part of the vocabulary, and
+// how many parameters it updates.
+struct KernelShape {
+  spec::Model model;
+  model::Shard shard;
+  std::int64_t parameters = 0;
+};
+// Of several GPTs, and of one model; on all ranks at once.
 Result<void> time_kernels(comm::Communicator& world, const RankRequest& request, Machine& machine);
+Result<void> time_kernels_of(comm::Communicator& world, const RankRequest& request, const KernelShape& shape,
+                             spec::Precision precision, Ring& ring, Machine& machine);
+
+// What a step of training sends: messages, and the collectives of data and tensor parallelism.
+Result<void> measure_step_links(comm::Communicator& world, const std::string& transport, Machine& machine);
 
 // A number that is looked for, above 0.
 struct Unknown {

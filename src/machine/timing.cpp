@@ -14,11 +14,9 @@ namespace {
 
 using comm::Communicator;
 
-// Short blocks, many of them: on a machine that does other things too, some are undisturbed.
+// Short blocks: on a machine that does other things too, some are undisturbed.
 constexpr double kBlockSeconds = 0.003;
-constexpr int kBlocks = 15;
 constexpr int kLeastBlocks = 4;
-constexpr double kMostSeconds = 0.4;
 constexpr std::size_t kHugePage = std::size_t{2} << 20U;
 
 // Of a rank with one thread and a core of its own: the time that it had the core, so that other work on the machine
@@ -31,7 +29,7 @@ double now_s(bool own_core) {
 
 }  // namespace
 
-Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage) {
+Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage), turn_(bytes_) {
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, bytes_)));
   if (!memory_) return;
   madvise(memory_.get(), bytes_, MADV_HUGEPAGE);  // as the trainer's
@@ -40,7 +38,7 @@ Ring::Ring(std::size_t bytes) : bytes_((bytes + kHugePage - 1) / kHugePage * kHu
 
 std::byte* Ring::next_bytes(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
-  if (next_ + bytes > bytes_) next_ = 0;
+  if (next_ + bytes > turn_) next_ = 0;
   std::byte* at = memory_.get() + next_;
   next_ += (bytes + kLine - 1) / kLine * kLine;
   return at;
@@ -48,8 +46,9 @@ std::byte* Ring::next_bytes(std::size_t bytes) {
 
 void Ring::Free::operator()(std::byte* memory) const { std::free(memory); }
 
-bool has_own_core(const Communicator& world, const RankRequest& request, const Machine& machine) {
-  return request.threads == 1 && comm::size_of(world) <= machine.cores * machine.hosts;
+Timing timing_of(const Communicator& world, const RankRequest& request, const Machine& machine) {
+  return {request.threads == 1 && comm::size_of(world) <= machine.cores * machine.hosts, request.blocks,
+          request.most_s};
 }
 
 Result<double> largest_of_ranks(Communicator& world, double value) {
@@ -63,7 +62,8 @@ Result<double> largest_of_ranks(Communicator& world, double value) {
   return value;
 }
 
-Result<double> best_seconds(Communicator& world, bool own_core, const std::function<void()>& call) {
+Result<double> best_seconds(Communicator& world, const Timing& timing, const std::function<void()>& call) {
+  const bool own_core = timing.own_core;
   call();
   const double start = now_s(own_core);
   call();
@@ -72,7 +72,7 @@ Result<double> best_seconds(Communicator& world, bool own_core, const std::funct
   const int calls = std::clamp(static_cast<int>(kBlockSeconds / *once), 1, 20000);
   double best = *once;
   double spent = 0;  // the same on all ranks, so that they stop together
-  for (int block = 0; block < kBlocks && (block < kLeastBlocks || spent < kMostSeconds); ++block) {
+  for (int block = 0; block < timing.blocks && (block < kLeastBlocks || spent < timing.most_s); ++block) {
     if (Result<void> together = comm::run(world, {.verb = comm::Verb::barrier}); !together) {
       return tl::unexpected(together.error());
     }

@@ -217,6 +217,22 @@ TEST(Estimate, OverlapHidesGradientTraffic) {
   EXPECT_LT(step_time(job).parts[Part::data], 0.5 * exposed);
 }
 
+TEST(Estimate, ALayoutMaySayWhetherGradientTrafficOverlaps) {
+  spec::Job job = gpt_job();
+  job.layout.micro_batch = 8;
+  job.stack.physics.dp_hidden = 0.8;
+  const double hides = step_time(job).parts[Part::data];
+  job.layout.overlap = true;
+  EXPECT_EQ(step_time(job).parts[Part::data], hides) << "as the stack does by itself";
+  job.layout.overlap = false;
+  const double waits = step_time(job).parts[Part::data];
+  EXPECT_GT(waits, 2 * hides);
+  job.stack.physics.dp_hidden = 0.05;  // a stack that does not overlap
+  EXPECT_EQ(step_time(job).parts[Part::data], waits);
+  job.layout.overlap = true;
+  EXPECT_LT(step_time(job).parts[Part::data], 0.7 * waits);
+}
+
 TEST(Estimate, AShortBackwardPassHidesLittle) {
   spec::Job job = gpt_job();
   job.stack.physics.dp_hidden = 0.99;

@@ -25,8 +25,8 @@ const Block& block_of(const OpTimer& timer, const Instance& instance) {
 }
 
 // Shares of bucket traffic that the stack hides, as in step_pieces.cpp.
-double hidden_share(const spec::Job& job) {
-  return 1 - (1 - job.stack.physics.dp_hidden) / std::max(1, job.layout.virtual_stages);
+double hidden_of_buckets(const spec::Job& job) {
+  return 1 - (1 - program::hidden_share(job)) / std::max(1, job.layout.virtual_stages);
 }
 
 void scale_buckets(const OpTimer& timer, double share, sim::StepTimes& times) {
@@ -89,7 +89,7 @@ double time_buckets(const OpTimer& timer, double exposed, sim::StepTimes& times)
     const Shown some = run(share);
     return some.gathers - none.gathers + std::max(0.0, some.reductions - none.reductions);
   };
-  const double hidden = hidden_share(timer.job);
+  const double hidden = hidden_of_buckets(timer.job);
   const double rest = exposed - shown(hidden);
   if (rest >= 0) return rest;
   double low = 0;

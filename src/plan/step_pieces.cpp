@@ -65,7 +65,8 @@ double exposed_data_s(const spec::Job& job, const RankParameters& rank, double b
   // Overlap needs something to hide behind: the backward pass of the last micro-batch, the forward pass of the first.
   const double window = 0.9 * (time.gather > 0 ? 1.5 : 1.0) * backward_s;
   // Interleaved chunks finish one after another: only the last one's gradients have no backward pass to hide behind.
-  const double hidden = program::overlaps_data(job) ? 1 - (1 - p.dp_hidden) / job.layout.virtual_stages : p.dp_hidden;
+  const double share = program::hidden_share(job);
+  const double hidden = program::overlaps_data(job) ? 1 - (1 - share) / job.layout.virtual_stages : share;
   double exposed = traffic - std::min(hidden * traffic, window);
   const cluster::Group all = cluster::group_of(job.cluster, program::shard_ranks(job), job.layout.tp);
   if (job.stack.broadcasts_shards && job.layout.zero >= 1 && all.per_domain < all.ranks)

@@ -152,6 +152,12 @@ std::vector<std::vector<std::size_t>> buckets_of(Pass& pass) {
   return buckets;
 }
 
+// Its place in the order of the model, if the bucket holds no other.
+int piece_of(const Pass& pass, const std::vector<std::size_t>& bucket) {
+  if (bucket.size() != 1) return -1;
+  return static_cast<int>(is_forward(pass) ? bucket[0] : pass.units.size() - 1 - bucket[0]);
+}
+
 PieceParameters bucket_parameters(Pass& pass, const std::vector<std::size_t>& bucket) {
   PieceParameters sum;
   for (const std::size_t at : bucket) {
@@ -182,6 +188,7 @@ void gather_for_the_step(Pass& pass) {
     for (Op op : data_ops(job, bucket_parameters(pass, bucket), true)) {
       op.phase = Phase::forward;
       op.round = i;
+      op.piece = piece_of(pass, bucket);
       const int gathered = pass.builder.add(op);
       for (const std::size_t at : bucket) pass.before[at].push_back(gathered);
     }
@@ -311,6 +318,7 @@ void reduce_buckets(Pass& pass, const std::vector<std::vector<std::size_t>>& buc
     for (Op op : data_ops(pass.scene.job, bucket_parameters(pass, bucket), false)) {
       op.phase = pass.key.phase;
       op.round = i;
+      op.piece = piece_of(pass, bucket);
       pass.builder.add(op, {pass.builder.last});
     }
   }

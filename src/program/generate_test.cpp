@@ -130,7 +130,7 @@ TEST(Generate, BucketsRunBesideTheLastBackwardPass) {
   }
   EXPECT_TRUE(before_the_end);
   spec::Job waits = job;
-  waits.stack.physics.dp_hidden = 0.01;  // a stack that does not overlap
+  waits.layout.overlap = false;
   const Program late = generated(waits);
   const Block& tail = late.blocks[static_cast<std::size_t>(late.kinds[0].instances.back().block)];
   EXPECT_EQ(tail.ops.front().verb, Verb::all_reduce);

@@ -144,6 +144,8 @@ struct Op {
   std::uint8_t half = 0;  // in a block of a pair: which of its two micro-batches
   int layer = -1;         // of the chunk, from 0; -1: none
   int round = 0;          // of a ring; of a bucket: which
+  int piece = -1;         // of a bucket: the one unit of the chunk whose parameters it holds (embedding, layers, head,
+                          // in the order of the model); -1: it holds several
   int work = -1;          // of a compute op: index into Program::works
   double share = 1;       // of that work, when it is not done all
   // Bytes: of the whole buffer that is gathered, scattered or reduced; of what one rank sends, pushes, reads.

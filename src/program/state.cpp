@@ -11,6 +11,7 @@ namespace twinpod::program {
 namespace {
 
 constexpr double kOverlaps = 0.1;           // a stack that hides more than this overlaps by design
+constexpr double kHiddenHere = 0.9;         // of the trainer's buckets when it overlaps: all but the last
 constexpr double kBucketParameters = 40e6;  // Megatron-LM: DistributedDataParallelConfig.bucket_size
 constexpr double kBucketParametersOfRank = 1e6;
 
@@ -167,12 +168,20 @@ double bucket_bytes(const spec::Job& job) {
   return std::max(kBucketParameters, kBucketParametersOfRank * ranks) * job.stack.scatter_bytes;
 }
 
+double hidden_share(const spec::Job& job) {
+  const double fitted = job.stack.physics.dp_hidden;
+  if (!job.layout.overlap) return fitted;
+  if (!*job.layout.overlap) return 0;
+  if (fitted > kOverlaps) return fitted;
+  return job.stack.executed ? kHiddenHere : spec::default_physics().dp_hidden;
+}
+
 bool overlaps_data(const spec::Job& job) {
-  if (!job.stack.executed) return job.stack.physics.dp_hidden > kOverlaps;
+  if (!job.stack.executed) return hidden_share(job) > kOverlaps;
   if (scatters_each_pass(job)) return true;
   // Both copies of a tied table are summed before their shards are: not before all backward passes are done.
   const bool waits = job.model.tied_embeddings && job.layout.pp > 1 && job.layout.zero > 0;
-  return job.stack.physics.dp_hidden > kOverlaps && !waits;
+  return hidden_share(job) > kOverlaps && !waits;
 }
 
 bool scatters_each_pass(const spec::Job& job) {

@@ -49,6 +49,10 @@ std::vector<Buffer> residents(const spec::Job& job, const PieceParameters& rank)
 // parameters and at least one million for each rank that takes part.
 double bucket_bytes(const spec::Job& job);
 
+// Share of the gradient traffic that hides behind passes, where they are long enough: as was fitted for the stack,
+// unless the layout says whether it does (`overlap`).
+double hidden_share(const spec::Job& job);
+
 // A stack that hides a noticeable share of its gradient traffic overlaps it with the passes by design; another one
 // reduces when all backward passes are done.
 bool overlaps_data(const spec::Job& job);

@@ -28,26 +28,28 @@ inline Json or_null(int value) { return value == 0 ? Json(nullptr) : Json(value)
 
 // etp 0 means as tp, and is written so.
 inline Json layout_json(const spec::Layout& l, int dp) {
-  return {{"dp", dp},
-          {"tp", l.tp},
-          {"pp", l.pp},
-          {"virtual_stages", l.virtual_stages},
-          {"cp", l.cp},
-          {"ep", l.ep},
-          {"etp", l.etp > 0 ? l.etp : l.tp},
-          {"sequence_parallel", l.sequence_parallel},
-          {"zero", l.zero},
-          {"shard_group", l.shard_group},
-          {"micro_batch", l.micro_batch},
-          {"recompute", spec::name_of(l.recompute)},
-          {"recompute_layers", l.recompute_layers},
-          {"schedule", spec::name_of(l.schedule)},
-          {"servers", l.servers},
-          {"offload_optimizer", l.offload_optimizer},
-          {"offload_activations", l.offload_activations},
-          {"remainder_last", l.remainder_last},
-          {"uneven_ends", l.uneven_ends},
-          {"async_tp", l.async_tp}};
+  Json json = {{"dp", dp},
+               {"tp", l.tp},
+               {"pp", l.pp},
+               {"virtual_stages", l.virtual_stages},
+               {"cp", l.cp},
+               {"ep", l.ep},
+               {"etp", l.etp > 0 ? l.etp : l.tp},
+               {"sequence_parallel", l.sequence_parallel},
+               {"zero", l.zero},
+               {"shard_group", l.shard_group},
+               {"micro_batch", l.micro_batch},
+               {"recompute", spec::name_of(l.recompute)},
+               {"recompute_layers", l.recompute_layers},
+               {"schedule", spec::name_of(l.schedule)},
+               {"servers", l.servers},
+               {"offload_optimizer", l.offload_optimizer},
+               {"offload_activations", l.offload_activations},
+               {"remainder_last", l.remainder_last},
+               {"uneven_ends", l.uneven_ends},
+               {"async_tp", l.async_tp}};
+  if (l.overlap) json["overlap"] = *l.overlap;
+  return json;
 }
 
 inline Json parts_json(const plan::Parts& parts) {

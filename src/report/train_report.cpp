@@ -103,7 +103,9 @@ void add_results(const TrainView& view, std::string& text) {
   };
   const bool predicted = view.predicted_step_s > 0;
   row("step", predicted ? format_seconds(view.predicted_step_s) : "-", format_seconds(seconds),
-      predicted ? fmt::format("{:+.1f} %", 100 * (view.predicted_step_s / seconds - 1)) : "");
+      predicted
+          ? fmt::format("{:+.1f} %; predicted by figures {}", 100 * (view.predicted_step_s / seconds - 1), view.basis)
+          : "");
   row("rate", predicted ? fmt::format("{:.0f} tokens/s", step_tokens(view.job) / view.predicted_step_s) : "-",
       fmt::format("{:.0f} tokens/s", step_tokens(view.job) / seconds), "");
   row("MFU", "", fmt::format("{:.1f} %", 100 * utilisation(view.job, seconds, view.peak_flop_per_s)),
@@ -179,7 +181,7 @@ std::string train_text(const TrainView& view) {
   text += "\n";
   add_results(view, text);
   if (view.predicted != nullptr && view.measured != nullptr) {
-    text += fmt::format("\nOne step, op by op ({}):\n\n", view.basis);
+    text += fmt::format("\nOne step, op by op (step {}):\n\n", view.run.record_step + 1);
     text += compare_text(*view.predicted, *view.measured);
   }
   for (const std::string& note : view.notes) text += "\n" + note + "\n";
@@ -211,6 +213,7 @@ std::string train_json(const TrainView& view) {
   json["peak_flop_per_s"] = view.peak_flop_per_s;
   json["step_time_s"] = seconds;
   json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
+  json["prediction_basis"] = view.predicted_step_s > 0 ? Json(view.basis) : Json(nullptr);
   json["peak_memory_bytes"] = most(view.run.peak_bytes);
   json["predicted_peak_memory_bytes"] = most(view.run.predicted_bytes);
   json["peak_memory_parts"] = memory_parts(view.run.peak_by_kind, fullest_rank(view.run));

@@ -16,7 +16,7 @@ struct TrainView {
   std::string transport = {};  // processes, threads, mpi
   double peak_flop_per_s = 0;  // of a rank: measured
   double predicted_step_s = 0;
-  std::string basis = {};  // of the prediction
+  std::string basis = {};  // where the figures of the prediction come from: "measured here just now"
   const OpTotals* predicted = nullptr;
   const OpTotals* measured = nullptr;
   std::vector<std::string> notes = {};

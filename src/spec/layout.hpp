@@ -1,6 +1,7 @@
 // How the ranks of a job are divided and what they do, and which of that a software can run.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 namespace twinpod::spec {
@@ -33,6 +34,7 @@ struct Layout {
   bool remainder_last = false;       // layers that do not divide go to the last stages, not to the first
   bool uneven_ends = false;          // first and last stage hold one layer less (embedding and head are layers)
   bool async_tp = false;             // products cut in pieces so that their collectives hide behind them
+  std::optional<bool> overlap = {};  // gradients are reduced beside the backward passes; empty: as the stack does
   int dp = 0;                        // as the user wrote it, to be checked; 0: not written
 };
 

@@ -219,6 +219,7 @@ void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   reader.flag("remainder_last", layout.remainder_last);
   reader.flag("uneven_ends", layout.uneven_ends);
   reader.flag("async_tp", layout.async_tp);
+  if (node.find("overlap") != nullptr) reader.flag("overlap", layout.overlap.emplace());
   reader.finish();
   if (layout.recompute_layers > 0 && layout.recompute != Recompute::full) {
     context.refuse_key(reader.place("recompute_layers"), "recompute_layers says nothing without recompute: full",

@@ -40,7 +40,7 @@ TEST(ReadJob, EveryKeyOfTheLayoutIsRead) {
       accepted(
           "layout: {dp: 2, tp: 2, pp: 4, virtual_stages: 2, cp: 2, ep: 2, etp: 1, sequence_parallel: true, "
           "zero: 1, shard_group: 2, micro_batch: 3, recompute: full, recompute_layers: 1, schedule: gpipe, "
-          "offload_optimizer: true, offload_activations: true, uneven_ends: true, async_tp: true}")
+          "offload_optimizer: true, offload_activations: true, uneven_ends: true, async_tp: true, overlap: false}")
           .layout;
   EXPECT_EQ(l.dp, 2);
   EXPECT_EQ(l.tp, 2);
@@ -56,6 +56,8 @@ TEST(ReadJob, EveryKeyOfTheLayoutIsRead) {
   EXPECT_EQ(l.recompute_layers, 1);
   EXPECT_EQ(l.schedule, Schedule::gpipe);
   EXPECT_TRUE(l.sequence_parallel && l.offload_optimizer && l.offload_activations && l.uneven_ends && l.async_tp);
+  EXPECT_EQ(l.overlap, false);
+  EXPECT_FALSE(accepted("layout: {tp: 2}").layout.overlap.has_value()) << "as the stack does";
 }
 
 TEST(ReadJob, EveryKeyOfTheTrainingIsRead) {

@@ -146,9 +146,7 @@ Result<void> reduce_or_gather(Rank<T>& rank, const PlacedOp& op, const Place& pl
   std::int64_t count = rank.pieces.elements;
   const bool gathers = op.op->verb == Verb::all_gather;
   if (op.op->phase != Phase::update) {
-    const std::vector<Piece>& chunk = chunk_of(rank, place);
-    const auto at = static_cast<std::size_t>(op.op->round);
-    const Piece& piece = gathers ? chunk[at] : chunk[chunk.size() - 1 - at];
+    const Piece& piece = chunk_of(rank, place)[static_cast<std::size_t>(op.op->piece)];
     first = piece.offset;
     count = piece.elements();
   }

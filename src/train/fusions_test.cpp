@@ -10,44 +10,19 @@ namespace {
 
 constexpr int kSteps = 30;
 
-struct Layout {
-  int dp = 1;
-  int tp = 1;
-  int pp = 1;
-  bool sp = false;
-  int zero = 0;
-  spec::Recompute recompute = spec::Recompute::none;
-  int micro_batch = 2;
-};
-
-const Layout kLayouts[] = {
-    {},
-    {.dp = 2},
-    {.tp = 2},
-    {.tp = 2, .sp = true, .recompute = spec::Recompute::selective},
+const TestLayout kLayouts[] = {
+    {.micro_batch = 2},
+    {.dp = 2, .micro_batch = 2},
+    {.tp = 2, .micro_batch = 2},
+    {.tp = 2, .sp = true, .recompute = spec::Recompute::selective, .micro_batch = 2},
     {.pp = 2, .micro_batch = 1},
-    {.recompute = spec::Recompute::selective},
+    {.recompute = spec::Recompute::selective, .micro_batch = 2},
     {.recompute = spec::Recompute::full, .micro_batch = 4},
-    {.dp = 2, .zero = 3, .recompute = spec::Recompute::full},
+    {.dp = 2, .zero = 3, .recompute = spec::Recompute::full, .micro_batch = 2},
     {.dp = 2, .tp = 2, .pp = 2, .sp = true, .zero = 1, .micro_batch = 1},
 };
 
-spec::Job job_of(bool llama, const Layout& one = {}) {
-  spec::Job job = small_job(llama);
-  job.cluster.devices = one.dp * one.tp * one.pp;
-  job.layout.tp = one.tp;
-  job.layout.pp = one.pp;
-  job.layout.sequence_parallel = one.sp;
-  job.layout.zero = one.zero;
-  job.layout.recompute = one.recompute;
-  job.layout.micro_batch = one.micro_batch;
-  return job;
-}
-
-std::string text_of(const Layout& one) {
-  return fmt::format("dp {} tp {} pp {} sp {} zero {} recompute {} micro-batch {}", one.dp, one.tp, one.pp, one.sp,
-                     one.zero, static_cast<int>(one.recompute), one.micro_batch);
-}
+spec::Job job_of(bool llama, const TestLayout& one = kLayouts[0]) { return with_layout(small_job(llama), one); }
 
 void expect_same(const Trained& trained, const Trained& expected) {
   ASSERT_EQ(trained.losses.size(), expected.losses.size());
@@ -71,7 +46,7 @@ TEST(Fusions, EachSwitchedOffTrainsTheSame) {
 TEST(Fusions, AllSwitchedOffTrainTheSameInAnyLayout) {
   for (const bool llama : {false, true}) {
     const Trained expected = train_small<float>(job_of(llama), kSteps);
-    for (const Layout& one : kLayouts) {
+    for (const TestLayout& one : kLayouts) {
       SCOPED_TRACE(fmt::format("{}, {}", llama ? "llama" : "gpt", text_of(one)));
       spec::Job job = job_of(llama, one);
       job.training.recipe.unfused = {spec::Fusion::all};
@@ -117,7 +92,7 @@ TEST(DropoutOfSteps, DropsTheSameInAnyLayout) {
   for (const bool llama : {false, true}) {
     const Trained expected = train_small<float>(with_dropout(job_of(llama)), kSteps);
     EXPECT_LT(expected.losses.back(), expected.losses.front());
-    for (const Layout& one : kLayouts) {
+    for (const TestLayout& one : kLayouts) {
       SCOPED_TRACE(fmt::format("{}, {}", llama ? "llama" : "gpt", text_of(one)));
       expect_same(train_small<float>(with_dropout(job_of(llama, one)), kSteps), expected);
     }

@@ -127,25 +127,15 @@ TEST(Gradients, OfEveryTensorAreTheSlopesOfTheLoss) {
 
 // ---- any layout has the same ----
 
-struct Case {
-  int dp = 1;
-  int tp = 1;
-  int pp = 1;
-  bool sp = false;
-  int zero = 0;
-  spec::Recompute recompute = spec::Recompute::none;
-  double hidden = 0;  // part of the data-parallel traffic beside the passes
-};
-
-const Case kCases[] = {
+const TestLayout kCases[] = {
     {.tp = 2},
     {.tp = 2, .sp = true},
     {.tp = 4, .sp = true},
     {.pp = 2},
     {.dp = 2},
-    {.dp = 2, .hidden = 0.9},
+    {.dp = 2, .overlap = true},
     {.dp = 2, .zero = 1},
-    {.dp = 2, .zero = 1, .hidden = 0.9},
+    {.dp = 2, .zero = 1, .overlap = true},
     {.dp = 2, .zero = 2},
     {.dp = 2, .zero = 3},
     {.recompute = spec::Recompute::selective},
@@ -155,23 +145,6 @@ const Case kCases[] = {
     {.dp = 2, .tp = 2, .sp = true, .zero = 3},
     {.dp = 2, .tp = 2, .pp = 2, .sp = true, .zero = 1},
 };
-
-spec::Job with_layout(spec::Job job, const Case& one) {
-  job.cluster.devices = one.dp * one.tp * one.pp;
-  job.layout.tp = one.tp;
-  job.layout.pp = one.pp;
-  job.layout.sequence_parallel = one.sp;
-  job.layout.zero = one.zero;
-  job.layout.recompute = one.recompute;
-  job.layout.micro_batch = 1;
-  job.stack.physics.dp_hidden = one.hidden;
-  return job;
-}
-
-std::string text_of(const Case& one) {
-  return fmt::format("dp {} tp {} pp {} sp {} zero {} recompute {} hidden {}", one.dp, one.tp, one.pp, one.sp, one.zero,
-                     static_cast<int>(one.recompute), one.hidden);
-}
 
 // Models whose heads four ranks can share.
 std::vector<Model> divisible_models() {
@@ -187,7 +160,7 @@ std::vector<Model> divisible_models() {
 TEST(Gradients, AreTheSameInAnyLayout) {
   for (const auto& [name, job] : divisible_models()) {
     const Tensors expected = gradients_of<double>(job);
-    for (const Case& one : kCases) {
+    for (const TestLayout& one : kCases) {
       SCOPED_TRACE(fmt::format("{}, {}", name, text_of(one)));
       const Tensors found = gradients_of<double>(with_layout(job, one));
       for (const auto& [tensor, values] : expected) EXPECT_LT(apart(found.at(tensor), values), 1e-13) << tensor;
@@ -198,7 +171,7 @@ TEST(Gradients, AreTheSameInAnyLayout) {
 // All parameters at once, evaluated as the layout does.
 TEST(Gradients, AreTheSlopesOfTheLossThatALayoutEvaluates) {
   for (const bool llama : {false, true}) {
-    for (const Case& one : kCases) {
+    for (const TestLayout& one : kCases) {
       const spec::Job job = with_layout(tiny_job(llama), one);
       if (llama && one.tp > 2) continue;
       SCOPED_TRACE(fmt::format("{}, {}", llama ? "llama" : "gpt", text_of(one)));
@@ -246,7 +219,7 @@ TEST(Gradients, WithDropoutAreTheSameInAnyLayout) {
     const Tensors expected = gradients_of<double>(job);
     EXPECT_GT(apart(gradients_of<double>(tiny_job(llama)).at("embedding.tokens"), expected.at("embedding.tokens")),
               0.1);
-    for (const Case& one : kCases) {
+    for (const TestLayout& one : kCases) {
       if (llama && one.tp > 2) continue;
       SCOPED_TRACE(fmt::format("{}, {}", llama ? "llama" : "gpt", text_of(one)));
       const Tensors found = gradients_of<double>(with_layout(job, one));

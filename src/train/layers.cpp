@@ -124,6 +124,37 @@ void leave_norm(Rank<T>& rank, const LayerView<T>& layer, bool attention) {
                     attention ? Role::attention_norm_bias : Role::mlp_norm_bias};
 }
 
+// One of the two products of attention or of the MLP.
+struct HalfProduct {
+  Role weight = Role::qkv;
+  Kept input = Kept::attention_in;
+  std::int64_t width = 0;  // on the side that is not the residual stream's
+};
+
+// Attention or MLP: a product, something between, a product.
+struct Half {
+  HalfProduct out;  // the last product of the forward pass
+  HalfProduct in;
+  Role bias = Role::mlp_output_bias;  // behind `out`
+  Drop drop = Drop::mlp;
+};
+
+// Through both products and, by between(gradient of what goes out, gradient of what came in), what is between them.
+template <typename T, typename F>
+void half_backward(Rank<T>& rank, const LayerView<T>& layer, const Half& half, const F& between) {
+  const Sizes& s = rank.sizes;
+  const auto& [out, in, bias, drop] = half;
+  const bool adds = accumulates(rank, layer.piece);
+  const T* dy = outward(rank, layer, bias, drop);
+  T* dout = rank.space(rank.places.outer);
+  T* din = rank.space(rank.places.inner);
+  backward_product(s.tokens, s.hidden, out.width, dy, layer.weight(out.weight), dout);
+  weight_product(s.tokens, s.hidden, out.width, dy, layer.at(out.input), gradient(rank, layer.piece, out.weight), adds);
+  between(static_cast<const T*>(dout), din);
+  backward_product(s.tokens, in.width, s.hidden, din, layer.weight(in.weight), rank.space(rank.places.inward));
+  weight_product(s.tokens, in.width, s.hidden, din, layer.at(in.input), gradient(rank, layer.piece, in.weight), adds);
+}
+
 }  // namespace
 
 template <typename T>
@@ -193,18 +224,12 @@ void remake(Rank<T>& rank, const LayerView<T>& layer) {
 template <typename T>
 void mlp_backward(Rank<T>& rank, const LayerView<T>& layer) {
   const Sizes& s = rank.sizes;
-  const std::int64_t width = s.ffn * (s.gated ? 2 : 1);
-  const bool adds = accumulates(rank, layer.piece);
-  const T* dy = outward(rank, layer, Role::mlp_output_bias, Drop::mlp);
-  T* dactivated = rank.space(rank.places.outer);
-  T* dinner = rank.space(rank.places.inner);
-  backward_product(s.tokens, s.hidden, s.ffn, dy, layer.weight(Role::mlp_output), dactivated);
-  weight_product(s.tokens, s.hidden, s.ffn, dy, layer.at(Kept::activated),
-                 gradient(rank, layer.piece, Role::mlp_output), adds);
-  activate_backward(rank, layer, dactivated, dinner);
-  backward_product(s.tokens, width, s.hidden, dinner, layer.weight(Role::mlp_input), rank.space(rank.places.inward));
-  weight_product(s.tokens, width, s.hidden, dinner, layer.at(Kept::mlp_in),
-                 gradient(rank, layer.piece, Role::mlp_input), adds);
+  const Half half{.out = {Role::mlp_output, Kept::activated, s.ffn},
+                  .in = {Role::mlp_input, Kept::mlp_in, s.ffn * (s.gated ? 2 : 1)},
+                  .bias = Role::mlp_output_bias,
+                  .drop = Drop::mlp};
+  half_backward(rank, layer, half,
+                [&](const T* dactivated, T* dinner) { activate_backward(rank, layer, dactivated, dinner); });
   leave_norm(rank, layer, false);
 }
 
@@ -212,20 +237,16 @@ template <typename T>
 void attention_backward(Rank<T>& rank, const LayerView<T>& layer) {
   const Sizes& s = rank.sizes;
   const std::int64_t width = s.queries + 2 * s.keys;
-  const bool adds = accumulates(rank, layer.piece);
-  const T* dy = outward(rank, layer, Role::attention_output_bias, Drop::attention);
-  T* dout = rank.space(rank.places.outer);
-  T* dqkv = rank.space(rank.places.inner);
-  backward_product(s.tokens, s.hidden, s.queries, dy, layer.weight(Role::attention_output), dout);
-  weight_product(s.tokens, s.hidden, s.queries, dy, layer.at(Kept::attention_out),
-                 gradient(rank, layer.piece, Role::attention_output), adds);
-  attend_backward(rank, layer, dout, dqkv);
-  rotate_heads(rank, dqkv, true);
-  if (Sum<T>* dbias = gradient(rank, layer.piece, Role::qkv_bias))
-    kernel::add_column_sums<T>(s.tokens, width, dqkv, dbias);
-  backward_product(s.tokens, width, s.hidden, dqkv, layer.weight(Role::qkv), rank.space(rank.places.inward));
-  weight_product(s.tokens, width, s.hidden, dqkv, layer.at(Kept::attention_in), gradient(rank, layer.piece, Role::qkv),
-                 adds);
+  const Half half{.out = {Role::attention_output, Kept::attention_out, s.queries},
+                  .in = {Role::qkv, Kept::attention_in, width},
+                  .bias = Role::attention_output_bias,
+                  .drop = Drop::attention};
+  half_backward(rank, layer, half, [&](const T* dout, T* dqkv) {
+    attend_backward(rank, layer, dout, dqkv);
+    rotate_heads(rank, dqkv, true);
+    if (Sum<T>* dbias = gradient(rank, layer.piece, Role::qkv_bias))
+      kernel::add_column_sums<T>(s.tokens, width, dqkv, dbias);
+  });
   ++rank.passes[&layer.piece];
   leave_norm(rank, layer, true);
 }

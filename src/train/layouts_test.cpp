@@ -33,7 +33,7 @@ spec::Job job_of(const Case& one) {
   job.layout.virtual_stages = one.schedule == spec::Schedule::interleaved ? 2 : 1;
   job.layout.recompute = one.recompute;
   job.layout.micro_batch = one.micro_batch;
-  job.stack.physics.dp_hidden = one.overlap ? 0.9 : 0;
+  job.layout.overlap = one.overlap;
   return job;
 }
 

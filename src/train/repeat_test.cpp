@@ -18,13 +18,13 @@ struct Case {
   int tp = 1;
   int pp = 1;
   int zero = 0;
-  double hidden = 0;  // part of the data-parallel traffic beside the passes
+  bool overlap = false;
 };
 
 const Case kCases[] = {
     {.name = "one rank"},
     {.name = "dp 2", .dp = 2},
-    {.name = "dp 2, reduced beside the passes", .dp = 2, .hidden = 0.9},
+    {.name = "dp 2, reduced beside the passes", .dp = 2, .overlap = true},
     {.name = "tp 2", .tp = 2},
     {.name = "pp 2", .pp = 2},
     {.name = "zero 1", .dp = 2, .zero = 1},
@@ -38,7 +38,7 @@ spec::Job job_of(const Case& one) {
   job.layout.tp = one.tp;
   job.layout.pp = one.pp;
   job.layout.zero = one.zero;
-  job.stack.physics.dp_hidden = one.hidden;
+  job.layout.overlap = one.overlap;
   job.stack.memory.runtime_bytes = static_cast<double>(runtime_bytes<float>(job));
   return job;
 }

@@ -1,6 +1,7 @@
 // Small jobs that tests train for real, on ranks that are threads.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -38,10 +39,38 @@ inline spec::Job small_job(bool llama = false) {
   job.training.global_batch = 8;
   job.training.precision = spec::Precision::fp32;
   job.stack.physics = spec::default_physics();
-  job.stack.physics.dp_hidden = 0;
+  job.layout.overlap = false;
   job.stack.executed = true;
   job.stack.memory = {.logit_bytes = 4, .runtime_bytes = 0, .reserve = 0};
   return job;
+}
+
+struct TestLayout {
+  int dp = 1;
+  int tp = 1;
+  int pp = 1;
+  bool sp = false;
+  int zero = 0;
+  spec::Recompute recompute = spec::Recompute::none;
+  int micro_batch = 1;
+  bool overlap = false;
+};
+
+inline spec::Job with_layout(spec::Job job, const TestLayout& one) {
+  job.cluster.devices = one.dp * one.tp * one.pp;
+  job.layout.tp = one.tp;
+  job.layout.pp = one.pp;
+  job.layout.sequence_parallel = one.sp;
+  job.layout.zero = one.zero;
+  job.layout.recompute = one.recompute;
+  job.layout.micro_batch = one.micro_batch;
+  job.layout.overlap = one.overlap;
+  return job;
+}
+
+inline std::string text_of(const TestLayout& one) {
+  return fmt::format("dp {} tp {} pp {} sp {} zero {} recompute {} micro-batch {}{}", one.dp, one.tp, one.pp, one.sp,
+                     one.zero, static_cast<int>(one.recompute), one.micro_batch, one.overlap ? " overlap" : "");
 }
 
 // Tokens of a step, the same for every layout: samples of the global batch are dealt out as data/samples.hpp does.

@@ -8,21 +8,42 @@
 
 namespace twinpod::kernel::vector {
 
+// What AdamW multiplies by, in every lane.
+template <typename V>
+struct AdamWFactors {
+  V scale, epsilon;
+  V beta1, rest1;  // of the mean: of what it was, of the gradient
+  V beta2, rest2;  // of the mean square
+  V of_square;     // corrects the mean square, as `rate` does the mean
+  V rate;
+  V kept;  // of a weight, after its decay
+};
+
+template <typename V>
+TWINPOD_INLINE AdamWFactors<V> adamw_factors(const AdamW& s) {
+  const auto in_lanes = [](double value) { return V::of(static_cast<float>(value)); };
+  const auto rest = [](double beta) { return V::of(1 - static_cast<float>(beta)); };
+  const auto correction = [&](double beta) { return 1 - __builtin_pow(beta, static_cast<double>(s.step)); };
+  return {in_lanes(s.gradient_scale),
+          in_lanes(s.epsilon),
+          in_lanes(s.beta1),
+          rest(s.beta1),
+          in_lanes(s.beta2),
+          rest(s.beta2),
+          in_lanes(1 / correction(s.beta2)),
+          in_lanes(-s.rate / correction(s.beta1)),
+          in_lanes(1 - s.rate * s.decay)};
+}
+
 template <typename V, typename T>
 void adamw(const AdamW& s, std::int64_t count, float* master, T* copy, const float* gradient, float* mean,
            float* square) {
-  const auto step = static_cast<double>(s.step);
-  const V scale = V::of(static_cast<float>(s.gradient_scale)), epsilon = V::of(static_cast<float>(s.epsilon));
-  const V beta1 = V::of(static_cast<float>(s.beta1)), rest1 = V::of(1 - static_cast<float>(s.beta1));
-  const V beta2 = V::of(static_cast<float>(s.beta2)), rest2 = V::of(1 - static_cast<float>(s.beta2));
-  const V of_square = V::of(static_cast<float>(1 / (1 - __builtin_pow(s.beta2, step))));
-  const V rate = V::of(static_cast<float>(-s.rate / (1 - __builtin_pow(s.beta1, step))));
-  const V kept = V::of(static_cast<float>(1 - s.rate * s.decay));
+  const AdamWFactors<V> by = adamw_factors<V>(s);
   each<V>(count, [&](std::int64_t i, auto lanes) {
-    const V g = V::load(gradient + i, lanes) * scale;
-    const V m = fma(beta1, V::load(mean + i, lanes), rest1 * g);
-    const V v = fma(beta2, V::load(square + i, lanes), rest2 * g * g);
-    const V p = fma(rate, m / (root(v * of_square) + epsilon), kept * V::load(master + i, lanes));
+    const V g = V::load(gradient + i, lanes) * by.scale;
+    const V m = fma(by.beta1, V::load(mean + i, lanes), by.rest1 * g);
+    const V v = fma(by.beta2, V::load(square + i, lanes), by.rest2 * g * g);
+    const V p = fma(by.rate, m / (root(v * by.of_square) + by.epsilon), by.kept * V::load(master + i, lanes));
     m.store(mean + i, lanes);
     v.store(square + i, lanes);
     p.store(master + i, lanes);
@@ -64,21 +85,15 @@ TWINPOD_INLINE void pass(std::int64_t count, float* x, const float* y, const F& 
 template <typename V, typename T>
 void adamw_in_passes(const AdamW& s, std::int64_t count, float* master, T* copy, float* gradient, float* mean,
                      float* square, float* scratch) {
-  const auto step = static_cast<double>(s.step);
-  const V scale = V::of(static_cast<float>(s.gradient_scale)), epsilon = V::of(static_cast<float>(s.epsilon));
-  const V beta1 = V::of(static_cast<float>(s.beta1)), rest1 = V::of(1 - static_cast<float>(s.beta1));
-  const V beta2 = V::of(static_cast<float>(s.beta2)), rest2 = V::of(1 - static_cast<float>(s.beta2));
-  const V of_square = V::of(static_cast<float>(1 / (1 - __builtin_pow(s.beta2, step))));
-  const V rate = V::of(static_cast<float>(-s.rate / (1 - __builtin_pow(s.beta1, step))));
-  const V kept = V::of(static_cast<float>(1 - s.rate * s.decay));
-  pass<V>(count, gradient, gradient, [&](V g, V) { return g * scale; });
-  pass<V>(count, master, master, [&](V p, V) { return p * kept; });
-  pass<V>(count, mean, gradient, [&](V m, V g) { return fma(beta1, m, rest1 * g); });
-  pass<V>(count, square, gradient, [&](V v, V g) { return fma(beta2, v, rest2 * g * g); });
-  pass<V>(count, scratch, square, [&](V, V v) { return root(v * of_square) + epsilon; });
+  const AdamWFactors<V> by = adamw_factors<V>(s);
+  pass<V>(count, gradient, gradient, [&](V g, V) { return g * by.scale; });
+  pass<V>(count, master, master, [&](V p, V) { return p * by.kept; });
+  pass<V>(count, mean, gradient, [&](V m, V g) { return fma(by.beta1, m, by.rest1 * g); });
+  pass<V>(count, square, gradient, [&](V v, V g) { return fma(by.beta2, v, by.rest2 * g * g); });
+  pass<V>(count, scratch, square, [&](V, V v) { return root(v * by.of_square) + by.epsilon; });
   each<V>(count, [&](std::int64_t i, auto lanes) {
     const V p = V::load(master + i, lanes), m = V::load(mean + i, lanes);
-    fma(rate, m / V::load(scratch + i, lanes), p).store(master + i, lanes);
+    fma(by.rate, m / V::load(scratch + i, lanes), p).store(master + i, lanes);
   });
   copy_master<V>(count, master, copy);
 }
