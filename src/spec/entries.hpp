@@ -26,6 +26,8 @@ void read_hugging_face_fields(const Node& node, Context& context, Model& model);
 void read_stack_fields(const Node& node, Context& context, Stack& stack);
 void read_layout_fields(const Node& node, Context& context, Layout& layout);
 
+void read_checkpoint(const Node& node, Context& context, Checkpoint& checkpoint);
+
 // Takes the keys origin, source and notes, which every entry may have.
 void read_source(Reader& reader, Source& source);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "spec/checkpoint.hpp"
 #include "spec/cluster.hpp"
 #include "spec/layout.hpp"
 #include "spec/model.hpp"
@@ -36,6 +37,7 @@ struct Job {
   Layout layout;
   Training training;
   Data data;
+  Checkpoint checkpoint;
   Stack stack;
   std::string schedule_file;  // with Schedule::custom: who does what when (docs/program.md)
   // What the job itself says; the rest are defaults, which a planner may choose better.

@@ -18,6 +18,14 @@ namespace twinpod::spec {
 template <typename E, std::size_t N>
 using NameTable = std::array<std::pair<std::string_view, E>, N>;
 
+inline constexpr NameTable<TierKind, 5> kTierKindNames{{{"memory", TierKind::memory},
+                                                        {"peer", TierKind::peer},
+                                                        {"local", TierKind::local},
+                                                        {"shared", TierKind::shared},
+                                                        {"object", TierKind::object}}};
+
+inline constexpr NameTable<OnError, 2> kOnErrorNames{{{"continue", OnError::go_on}, {"stop", OnError::stop}}};
+
 // In the order of the enum, so that a value can be an index into its table.
 inline constexpr NameTable<Precision, kNumPrecisions> kPrecisionNames{{{"fp32", Precision::fp32},
                                                                        {"tf32", Precision::tf32},
@@ -97,6 +105,8 @@ constexpr std::string_view name_in(const NameTable<E, N>& table, E value) {
   return "";
 }
 
+constexpr std::string_view name_of(TierKind value) { return name_in(kTierKindNames, value); }
+constexpr std::string_view name_of(OnError value) { return name_in(kOnErrorNames, value); }
 constexpr std::string_view name_of(Precision value) { return name_in(kPrecisionNames, value); }
 constexpr std::string_view name_of(ScaleUpKind value) { return name_in(kScaleUpNames, value); }
 constexpr std::string_view name_of(Norm value) { return name_in(kNormNames, value); }

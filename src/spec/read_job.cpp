@@ -243,6 +243,7 @@ Result<Job> read_job_node(const Node& root, const std::string& file, const Catal
   read_layout(reader, context, job);
   read_training(reader, root, context, job);
   if (const Node* data = reader.mapping("data")) read_data(*data, context, job.data);
+  if (const Node* checkpoint = reader.mapping("checkpoint")) read_checkpoint(*checkpoint, context, job.checkpoint);
   reader.finish();
   if (context.failed()) return tl::unexpected(context.error());
   if (job.name.empty()) job.name = default_name(job);
