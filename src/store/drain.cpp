@@ -34,6 +34,11 @@ void Drain::finish() {
   changed_.wait(lock, [&] { return !waiting_ && !busy_; });
 }
 
+bool Drain::busy() const {
+  const std::lock_guard lock(mutex_);
+  return busy_ || waiting_.has_value();
+}
+
 std::vector<TierStatus> Drain::status() const {
   const std::lock_guard lock(mutex_);
   return status_;

@@ -48,6 +48,7 @@ class Drain {
   // A checkpoint that is complete on the fastest tier.
   void add(const std::string& name);
   void finish();
+  bool busy() const;  // something is being copied, or waits for it
 
   std::vector<TierStatus> status() const;  // as the tiers; the first is the fastest's, from which is copied
   std::int64_t num_left_out() const;
