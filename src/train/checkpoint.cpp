@@ -16,7 +16,10 @@
 namespace twinpod::train {
 namespace {
 
-enum Vote : std::size_t { kBusy, kFailed, kWords };
+// Places in the votes.
+constexpr std::size_t kBusy = 0;    // its thread is at work
+constexpr std::size_t kFailed = 1;  // or has given up
+constexpr std::size_t kWords = 2;   // of its part of the manifest
 
 std::vector<std::span<const std::byte>> sources_of(const std::vector<store::HeldRegion>& regions) {
   std::vector<std::span<const std::byte>> sources;

@@ -119,6 +119,7 @@ struct Run {
   std::unique_ptr<Saver> saver = {};  // null: nothing is saved
   int begun_step = position.step;     // of the newest save that was begun
   std::size_t told_errors = 0;
+  double stall_s = 0;  // of the steps: behind the last one nobody waits
   data::Batch batch = {};
   int record_step = settings.record_step < 0 ? -1 : std::min(position.step + settings.record_step, settings.steps - 1);
   double scale_factor = 0;
@@ -301,6 +302,7 @@ Result<void> run_steps(Run<T>& run) {
     if (run.saver && saves_every > 0 && (step + 1) % saves_every == 0 && !last) begin_save(run);
   }
   result.seconds = seconds_since(begin);
+  if (run.saver) run.stall_s = run.saver->report().stall_s;
   return save_end(run);
 }
 
@@ -341,7 +343,7 @@ template <typename T>
 Result<void> gather_saves(Run<T>& run) {
   if (!run.saver) return {};
   SaveReport& saves = run.result.saves = run.saver->report();
-  const Result<std::vector<double>> stalls = gather(run.rank.world, saves.stall_s);
+  const Result<std::vector<double>> stalls = gather(run.rank.world, run.stall_s);
   if (!stalls) return tl::unexpected(stalls.error());
   const Result<std::vector<double>> bytes = gather(run.rank.world, static_cast<double>(saves.snapshot_bytes));
   if (!bytes) return tl::unexpected(bytes.error());

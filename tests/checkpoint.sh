@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# twinpod train saves and resumes: killed at random moments it ends as if nobody had, on other layouts too.
+#
+#     tests/checkpoint.sh [--program PATH]
+source "$(dirname "$0")/check.bash"
+source tests/train_job.bash
+if [[ ${1:-} == --program ]]; then program=$2; fi
+
+steps=600
+long() { twinpod train "$@" --deterministic --json 2>"$scratch/err" </dev/null; }
+bits() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); print([x.hex() for x in run["losses"] + [run["final_loss"]]])' "$1"; }
+value() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1" "$2"; }
+
+# Ends the whole job as a power failure would, when its processes are busy with anything.
+kill_after() {  # kill_after SECONDS ARGUMENT...
+  local after=$1
+  shift
+  setsid "$program" train "$@" --deterministic --json >"$scratch/killed.json" 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  sleep "$after"
+  kill -9 -- "-$job_process" 2>/dev/null
+  wait "$job_process" 2>/dev/null
+}
+
+# Both runs train a little further in the end, so that it does not matter when the last kill came.
+killed_ten_times() {
+  local store=$scratch/killed round resumed=0
+  for round in {1..10}; do
+    local after=0.$((RANDOM % 8 + 2))$((RANDOM % 10))
+    if [[ -e $store/latest ]]; then
+      resumed=$((resumed + 1))
+      kill_after "$after" --resume "$store"
+    else
+      kill_after "$after" "$job" --ranks 2 --store "$store" --checkpoint-every 7 --steps "$steps"
+    fi
+  done 2>/dev/null
+  [[ -e $store/latest ]] || long "$job" --ranks 2 --store "$store" --checkpoint-every 7 --steps "$steps" >"$scratch/last.json"
+  long --resume "$store" >"$scratch/last.json" || { cat "$scratch/err" && return 1; }
+  echo "resumed $((resumed + 1)) times, the last time behind step $(value "$scratch/last.json" first_step)"
+  long "$job" --ranks 2 --steps "$steps" --store "$scratch/whole" >"$scratch/whole.json"
+  long --resume "$scratch/whole" --steps $((steps + 5)) >"$scratch/whole.json"
+  long --resume "$store" --steps $((steps + 5)) >"$scratch/last.json"
+  [[ $(value "$scratch/last.json" first_step) == "$steps" && $(bits "$scratch/last.json") == "$(bits "$scratch/whole.json")" ]]
+}
+check "killed ten times, it ends with the same bits" killed_ten_times
+
+short() { twinpod train "$@" --json 2>"$scratch/err" </dev/null; }
+near() {  # near RESUMED.json WHOLE.json: the same losses from where it was resumed
+  python3 - "$1" "$2" <<'END'
+import json, sys
+resumed, whole = (json.load(open(path)) for path in sys.argv[1:])
+rest = whole["losses"][resumed["first_step"]:]
+assert resumed["first_step"] > 0 and len(rest) == len(resumed["losses"]), resumed["first_step"]
+for a, b in zip(rest, resumed["losses"]):
+    assert abs(a - b) <= 1e-5 * a, (a, b)
+assert resumed["peak_memory_bytes_by_rank"] == resumed["predicted_peak_memory_bytes_by_rank"]
+END
+}
+short "$job" --ranks 2 --store "$scratch/a" --checkpoint-every 2 --steps 3 --decay constant >/dev/null
+short "$job" --ranks 2 --decay constant >"$scratch/six.json"
+other_layout() { short --resume "$scratch/a" --store "$scratch/$1" --steps 6 "${@:2}" >"$scratch/out.json" && near "$scratch/out.json" "$scratch/six.json"; }
+check "tp 2 goes on where dp 2 was" other_layout b --tp 2 --dp 1
+check "four ranks go on where two were, zero 3" other_layout c --dp 4 --zero 3
+check "one rank goes on where two were" other_layout d --dp 1
+check "without flags it goes on as it was, and saves there" bash -c "$(declare -f twinpod); program=$program; twinpod train --resume '$scratch/a' --steps 6 --json >'$scratch/out.json' 2>/dev/null && [[ \$(cat '$scratch/a/latest') == checkpoint-00000[2-9] ]]"
+check "a finished run says so" bash -c "'$program' train --resume '$scratch/a' --steps 6 | grep -q 'nothing is left to train'"
+
+refuses() {  # refuses STATUS PATTERN ARGUMENT...
+  local wanted=$1 pattern=$2 status
+  shift 2
+  twinpod train "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  status=$?
+  [[ $status == "$wanted" && ! -s $scratch/out ]] && grep -qE -- "$pattern" "$scratch/err" && return
+  echo "status $status: $(cat "$scratch/out" "$scratch/err")"
+  return 1
+}
+check "another model is refused" refuses 2 "model.ffn is 128, here 256" "$job" --set model.ffn=256 --resume "$scratch/a" --ranks 2 --steps 9
+check "a store of another run is not saved to" refuses 2 "holds checkpoints of a run already" "$job" --store "$scratch/a"
+check "nothing to resume from" refuses 1 "there is no whole checkpoint" --resume "$scratch/none"
+check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-every 5
+check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
+
+asked_to_stop() {
+  "$program" train "$job" --ranks 2 --steps 100000 --store "$scratch/stop" --json >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  sleep 1.5
+  kill -"$1" "$job_process"
+  wait "$job_process" || return 1
+  [[ $(value "$scratch/out.json" stopped) == True ]] &&
+    [[ $(value "$scratch/out.json" checkpoint_step) == "$(value "$scratch/out.json" steps)" ]] && rm -r "$scratch/stop"
+}
+check "SIGTERM: saved, and ended in peace" asked_to_stop TERM
+
+# Every tier of a list gets what it should.
+cat >>"$job" <<END
+checkpoint: {every: 2, store: [{tier: local, path: $scratch/fast, keep: 1}, {tier: shared, path: $scratch/slow, every: 2, keep: 3}]}
+END
+on_tiers() {
+  short "$job" --ranks 2 --steps 8 >"$scratch/out.json" && [[ -e $scratch/fast/latest && -e $scratch/slow/latest ]] &&
+    rm -r "$scratch/fast" && short --resume "$scratch/slow" --steps 9 >"$scratch/out.json" && [[ -e $scratch/fast/latest ]]
+}
+check "tiers: what the fast one lost comes from the slow one" on_tiers
+finish_checks
