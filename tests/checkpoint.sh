@@ -6,43 +6,50 @@ source "$(dirname "$0")/check.bash"
 source tests/train_job.bash
 if [[ ${1:-} == --program ]]; then program=$2; fi
 
-steps=600
-long() { twinpod train "$@" --deterministic --json 2>"$scratch/err" </dev/null; }
-bits() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); print([x.hex() for x in run["losses"] + [run["final_loss"]]])' "$1"; }
+exactly() { twinpod train "$@" --deterministic --json 2>"$scratch/err" </dev/null; }
 value() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1" "$2"; }
+bits() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); print([x.hex() for x in run["losses"][-20:] + [run["final_loss"]]])' "$1"; }
+wait_until() {  # wait_until CONDITION...: half a minute at most
+  local i
+  for ((i = 0; i < 600; ++i)); do
+    "$@" && return
+    sleep 0.05
+  done
+  return 1
+}
 
-# Ends the whole job as a power failure would, when its processes are busy with anything.
-kill_after() {  # kill_after SECONDS ARGUMENT...
-  local after=$1
+# Ends the whole job as a power failure would, whatever its processes are busy with: at a random moment behind its start or
+# behind its next checkpoint.
+killed=$scratch/killed
+latest() { cat "$killed/latest" 2>/dev/null; }
+kill_one() {  # kill_one ROUND ARGUMENT...
+  local round=$1 before job_process
   shift
-  setsid "$program" train "$@" --deterministic --json >"$scratch/killed.json" 2>"$scratch/err" </dev/null &
-  local job_process=$!
-  sleep "$after"
-  kill -9 -- "-$job_process" 2>/dev/null
-  wait "$job_process" 2>/dev/null
+  before=$(latest)
+  setsid "$program" train "$@" --deterministic --json >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  job_process=$!
+  saved_more() { [[ $(latest) != "$before" ]]; }
+  ((round % 3 == 0)) || wait_until saved_more
+  sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
+  kill -9 -- "-$job_process" && kills=$((kills + 1))
+  wait "$job_process"
 }
-
-# Both runs train a little further in the end, so that it does not matter when the last kill came.
-killed_ten_times() {
-  local store=$scratch/killed round resumed=0
-  for round in {1..10}; do
-    local after=0.$((RANDOM % 8 + 2))$((RANDOM % 10))
-    if [[ -e $store/latest ]]; then
-      resumed=$((resumed + 1))
-      kill_after "$after" --resume "$store"
-    else
-      kill_after "$after" "$job" --ranks 2 --store "$store" --checkpoint-every 7 --steps "$steps"
-    fi
-  done 2>/dev/null
-  [[ -e $store/latest ]] || long "$job" --ranks 2 --store "$store" --checkpoint-every 7 --steps "$steps" >"$scratch/last.json"
-  long --resume "$store" >"$scratch/last.json" || { cat "$scratch/err" && return 1; }
-  echo "resumed $((resumed + 1)) times, the last time behind step $(value "$scratch/last.json" first_step)"
-  long "$job" --ranks 2 --steps "$steps" --store "$scratch/whole" >"$scratch/whole.json"
-  long --resume "$scratch/whole" --steps $((steps + 5)) >"$scratch/whole.json"
-  long --resume "$store" --steps $((steps + 5)) >"$scratch/last.json"
-  [[ $(value "$scratch/last.json" first_step) == "$steps" && $(bits "$scratch/last.json") == "$(bits "$scratch/whole.json")" ]]
+kills=0
+ten_kills() {
+  local round
+  kill_one 1 "$job" --ranks 2 --store "$killed" --checkpoint-every 7 --steps 1000000 --decay constant
+  for round in {2..10}; do kill_one "$round" --resume "$killed"; done
+} 2>/dev/null
+same_bits() {
+  exactly --resume "$killed" --steps 1 >"$scratch/out.json"
+  local steps=$(($(value "$scratch/out.json" first_step) + 20))
+  exactly --resume "$killed" --steps "$steps" >"$scratch/out.json"
+  exactly "$job" --ranks 2 --decay constant --steps "$steps" >"$scratch/whole.json"
+  echo "$kills kills, $(latest), $steps steps"
+  [[ $kills == 10 && $(value "$scratch/out.json" first_step) == $((steps - 20)) && $(bits "$scratch/out.json") == "$(bits "$scratch/whole.json")" ]]
 }
-check "killed ten times, it ends with the same bits" killed_ten_times
+ten_kills
+check "killed ten times, it goes on with the same bits" same_bits
 
 short() { twinpod train "$@" --json 2>"$scratch/err" </dev/null; }
 near() {  # near RESUMED.json WHOLE.json: the same losses from where it was resumed
@@ -81,13 +88,14 @@ check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-ev
 check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
 
 asked_to_stop() {
-  "$program" train "$job" --ranks 2 --steps 100000 --store "$scratch/stop" --json >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  "$program" train "$job" --ranks 2 --steps 1000000 --store "$scratch/stop" --metrics "$scratch/lines" --json \
+    >"$scratch/out.json" 2>"$scratch/err" </dev/null &
   local job_process=$!
-  sleep 1.5
+  wait_until test -s "$scratch/lines"
   kill -"$1" "$job_process"
   wait "$job_process" || return 1
   [[ $(value "$scratch/out.json" stopped) == True ]] &&
-    [[ $(value "$scratch/out.json" checkpoint_step) == "$(value "$scratch/out.json" steps)" ]] && rm -r "$scratch/stop"
+    [[ $(value "$scratch/out.json" checkpoint_step) == "$(value "$scratch/out.json" steps)" ]]
 }
 check "SIGTERM: saved, and ended in peace" asked_to_stop TERM
 
