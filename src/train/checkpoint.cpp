@@ -1,6 +1,7 @@
 #include "train/checkpoint.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -38,10 +39,16 @@ struct Stopwatch {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 
-// The thread takes what the rank leaves over: a rank has one core, and others wait for it.
+// The thread takes what the rank leaves over: others wait for the rank.
 void step_back() {
   constexpr int kNiceness = 10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+}
+
+// The thread that copies would only take turns with the rank.
+bool has_one_core() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
 }
 
 Result<store::Manifest> manifest_of(const std::vector<std::string>& parts, const std::string& folder) {
@@ -198,6 +205,7 @@ void Saver::begin(const store::TrainingState& state) {
   state_ = state;
   phase_ = Phase::writing;
   snapshot_.begin();
+  if (has_one_core()) snapshot_.complete();
   start(Task::write);
 }
 
