@@ -72,6 +72,14 @@ check "one rank goes on where two were" other_layout d --dp 1
 check "without flags it goes on as it was, and saves there" bash -c "$(declare -f twinpod); program=$program; twinpod train --resume '$scratch/a' --steps 6 --json >'$scratch/out.json' 2>/dev/null && [[ \$(cat '$scratch/a/latest') == checkpoint-00000[2-9] ]]"
 check "a finished run says so" bash -c "'$program' train --resume '$scratch/a' --steps 6 | grep -q 'nothing is left to train'"
 
+if command -v mpirun >/dev/null; then
+  over_mpi() {
+    mpirun --allow-run-as-root --oversubscribe -n 2 "$program" train --resume "$scratch/a" --store "$scratch/e" --steps 8 --tp 2 --json \
+      >"$scratch/out.json" 2>"$scratch/err" </dev/null && [[ $(value "$scratch/out.json" steps) == 2 && -e $scratch/e/latest ]]
+  }
+  check "over MPI" over_mpi
+fi
+
 refuses() {  # refuses STATUS PATTERN ARGUMENT...
   local wanted=$1 pattern=$2 status
   shift 2
@@ -85,6 +93,7 @@ check "another model is refused" refuses 2 "model.ffn is 128, here 256" "$job" -
 check "a store of another run is not saved to" refuses 2 "holds checkpoints of a run already" "$job" --store "$scratch/a"
 check "nothing to resume from" refuses 1 "there is no whole checkpoint" --resume "$scratch/none"
 check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-every 5
+check "memory is no place for them" refuses 1 "not kept in memory" "$job" --set "checkpoint.store=[{tier: peer}]"
 check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
 
 asked_to_stop() {

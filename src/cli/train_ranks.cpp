@@ -31,7 +31,8 @@ Result<std::optional<Error>> open_metrics(const TrainRequest& request, comm::Com
                                           std::ofstream& metrics) {
   Result<void> opened;
   if (comm::rank_of(world) == 0 && !request.metrics.empty()) {
-    metrics.open(request.metrics);
+    // A run that goes on adds to what it wrote before.
+    metrics.open(request.metrics, request.store.settings.resume_from.empty() ? std::ios::trunc : std::ios::app);
     if (!metrics) opened = input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
   }
   return train::agree(world, opened);

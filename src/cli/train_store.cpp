@@ -19,7 +19,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_address(const std::string& path) { return path.find("://") != std::string::npos; }
+
 std::string whole_path(const std::string& path) {
+  if (is_address(path)) return path;
   std::error_code failed;
   const fs::path whole = fs::absolute(path, failed).lexically_normal();
   return failed ? path : whole.string();
@@ -31,20 +34,32 @@ std::string without_slash(std::string path) {
   return path;
 }
 
+struct OpenedFolder {
+  std::shared_ptr<store::Files> files;
+  std::string root;
+};
+
+// The one place that knows what a store's address means.
+Result<OpenedFolder> open_folder(const std::string& address) {
+  if (!is_address(address)) return OpenedFolder{std::make_shared<store::PosixFiles>(), without_slash(address)};
+  return infeasible(fmt::format("train: checkpoints cannot be kept at {} here", address), "--store runs/a");
+}
+
 Result<void> check_kind(const spec::CheckpointTier& tier) {
-  const bool folder = tier.kind == spec::TierKind::local || tier.kind == spec::TierKind::shared;
-  if (folder && tier.path.find("://") == std::string::npos) return {};
-  return infeasible(fmt::format("train: checkpoints cannot be kept on tier {} {} here", name_of(tier.kind), tier.path),
-                    "folders, tiers local and shared, can: --store runs/a");
+  if (tier.kind != spec::TierKind::memory && tier.kind != spec::TierKind::peer) return {};
+  return infeasible(fmt::format("train: checkpoints are not kept in memory here, tier {}", name_of(tier.kind)),
+                    "tiers local and shared: a process that ends takes its memory with it");
 }
 
 Result<store::Tier> tier_of(const spec::Checkpoint& checkpoint, const spec::CheckpointTier& wanted, TrainStore& store) {
   if (Result<void> known = check_kind(wanted); !known) return tl::unexpected(known.error());
-  store.files.push_back(std::make_shared<store::PosixFiles>());
+  Result<OpenedFolder> opened = open_folder(wanted.path);
+  if (!opened) return tl::unexpected(opened.error());
+  store.files.push_back(opened->files);
   return store::Tier{
       .name = std::string(name_of(wanted.kind)),
       .files = store.files.back().get(),
-      .root = without_slash(wanted.path),
+      .root = opened->root,
       .every = wanted.every,
       .keep = wanted.keep > 0 ? wanted.keep : checkpoint.keep,
       .on_error = checkpoint.on_error == spec::OnError::stop ? store::OnError::stop : store::OnError::go_on};
@@ -100,12 +115,14 @@ Result<std::optional<SavedJob>> saved_job(const Arguments& arguments) {
   if (!given) return std::nullopt;
   SavedJob saved;
   saved.root = without_slash(*given);
-  store::PosixFiles files;
-  const Result<std::vector<store::CheckpointInfo>> infos = store::list_checkpoints(files, saved.root);
+  const Result<OpenedFolder> opened = open_folder(*given);
+  if (!opened) return tl::unexpected(opened.error());
+  store::Files& files = *opened->files;
+  const Result<std::vector<store::CheckpointInfo>> infos = store::list_checkpoints(files, opened->root);
   if (!infos) return tl::unexpected(infos.error());
   std::string problems;
   for (const store::CheckpointInfo& info : *infos) {
-    saved.checkpoint = fmt::format("{}/{}", saved.root, info.name);
+    saved.checkpoint = fmt::format("{}/{}", opened->root, info.name);
     const Result<store::Manifest> manifest = store::read_manifest(files, saved.checkpoint);
     if (info.complete && manifest) {
       saved.values = manifest->state.values;
