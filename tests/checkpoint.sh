@@ -93,7 +93,7 @@ check "another model is refused" refuses 2 "model.ffn is 128, here 256" "$job" -
 check "a store of another run is not saved to" refuses 2 "holds checkpoints of a run already" "$job" --store "$scratch/a"
 check "nothing to resume from" refuses 1 "there is no whole checkpoint" --resume "$scratch/none"
 check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-every 5
-check "memory is no place for them" refuses 1 "not kept in memory" "$job" --set "checkpoint.store=[{tier: peer}]"
+check "a peer is no place for them" refuses 1 "not kept in the memory of a peer" "$job" --set "checkpoint.store=[{tier: peer}]"
 check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
 
 asked_to_stop() {
@@ -116,5 +116,16 @@ on_tiers() {
   short "$job" --ranks 2 --steps 8 >"$scratch/out.json" && [[ -e $scratch/fast/latest && -e $scratch/slow/latest ]] &&
     rm -r "$scratch/fast" && short --resume "$scratch/slow" --steps 9 >"$scratch/out.json" && [[ -e $scratch/fast/latest ]]
 }
+in_memory() {
+  local memory=$scratch/memory tiers="[{tier: memory, path: $scratch/memory}, {tier: shared, path: $scratch/disk, every: 1000}]"
+  setsid "$program" train "$job" --ranks 2 --steps 1000000 --set "checkpoint.store=$tiers" >/dev/null 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  wait_until test -e "$memory/latest"
+  kill -9 -- "-$job_process"
+  wait "$job_process" 2>/dev/null
+  mkdir -p "$scratch/disk" && short --resume "$memory" --steps 100 >"$scratch/out.json" || { cat "$scratch/err" && return 1; }
+  [[ $(value "$scratch/out.json" first_step) -ge 2 && -e $scratch/disk/latest && ! -e $memory ]]
+}
+check "memory outlives the ranks, and is emptied into the slower tier at the end" in_memory
 check "tiers: what the fast one lost comes from the slow one" on_tiers
 finish_checks

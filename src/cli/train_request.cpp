@@ -82,6 +82,7 @@ Result<spec::Job> job_of(const Arguments& arguments, const std::optional<SavedJo
   Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
   if (!job) return job;
   if (saved) take_over(arguments, *saved, *job);
+  place_memory(*job);
   job->data.tokens = beside_job(job->data.tokens, request->file);
   for (std::string& path : job->data.text) path = beside_job(path, request->file);
   if (!job->names_stack && !job->stack.executed) {

@@ -1,12 +1,14 @@
 #include "cli/train_store.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "cli/job_request.hpp"
+#include "core/hash.hpp"
 #include "spec/edit.hpp"
 #include "spec/names.hpp"
 #include "store/checkpoints.hpp"
@@ -46,9 +48,8 @@ Result<OpenedFolder> open_folder(const std::string& address) {
 }
 
 Result<void> check_kind(const spec::CheckpointTier& tier) {
-  if (tier.kind != spec::TierKind::memory && tier.kind != spec::TierKind::peer) return {};
-  return infeasible(fmt::format("train: checkpoints are not kept in memory here, tier {}", name_of(tier.kind)),
-                    "tiers local and shared: a process that ends takes its memory with it");
+  if (tier.kind != spec::TierKind::peer) return {};
+  return infeasible("train: checkpoints are not kept in the memory of a peer here", "tiers memory, local and shared");
 }
 
 Result<store::Tier> tier_of(const spec::Checkpoint& checkpoint, const spec::CheckpointTier& wanted, TrainStore& store) {
@@ -147,6 +148,19 @@ Result<spec::Request> request_of_saved(const SavedJob& saved, const Arguments& a
   return request;
 }
 
+// Of memory without a path one that follows from the other tiers, so that whoever has those finds it.
+void place_memory(spec::Job& job) {
+  constexpr std::string_view kMemoryFolder = "/dev/shm/twinpod";
+  std::string others = job.name;
+  for (const spec::CheckpointTier& tier : job.checkpoint.store) {
+    if (!tier.path.empty()) others += " " + whole_path(tier.path);
+  }
+  for (spec::CheckpointTier& tier : job.checkpoint.store) {
+    if (tier.kind == spec::TierKind::memory && tier.path.empty())
+      tier.path = fmt::format("{}-{}/{:016x}", kMemoryFolder, getuid(), fnv1a(others));
+  }
+}
+
 bool saves_to(const spec::Job& job, const SavedJob& saved) {
   const auto is_there = [&](const spec::CheckpointTier& tier) {
     return whole_path(without_slash(tier.path)) == whole_path(saved.root);
@@ -162,6 +176,8 @@ Result<TrainStore> train_store(const spec::Job& job, const std::optional<SavedJo
     store.settings.tiers.push_back(std::move(*tier));
   }
   store.settings.every = job.checkpoint.every;
+  store.settings.empties_first =
+      store.settings.tiers.size() > 1 && job.checkpoint.store.front().kind == spec::TierKind::memory;
   if (!store.settings.tiers.empty()) store.root = store.settings.tiers.front().root;
   if (!saved) return store;
   // Where it was saved, and every other tier of the same run.

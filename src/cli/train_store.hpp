@@ -34,6 +34,9 @@ Result<std::optional<SavedJob>> saved_job(const Arguments& arguments);
 Result<spec::Request> request_of_saved(const SavedJob& saved, const Arguments& arguments,
                                        const std::vector<spec::Setting>& no_cluster);
 
+// Gives memory tiers that have none a folder.
+void place_memory(spec::Job& job);
+
 // The job saves to where it was saved before.
 bool saves_to(const spec::Job& job, const SavedJob& saved);
 

@@ -51,7 +51,8 @@ TEST(ReadCheckpoint, WhatIsWrongIsNamedWithItsPlace) {
   EXPECT_NE(refusal("checkpoint: {store: []}").find("expected a folder or a list of tiers"), std::string::npos);
   EXPECT_NE(refusal("checkpoint: {store: [{tier: lokal, path: x}]}").find("did you mean `local`?"), std::string::npos);
   EXPECT_NE(refusal("checkpoint: {store: [{tier: local}]}").find("path"), std::string::npos);
-  EXPECT_NE(refusal("checkpoint: {store: [{tier: memory, path: x}]}").find("memory has no path"), std::string::npos);
+  EXPECT_NE(refusal("checkpoint: {store: [{tier: peer, path: x}]}").find("memory of a peer has no path"),
+            std::string::npos);
   EXPECT_NE(refusal("checkpoint: {stor: x}").find("did you mean `store`?"), std::string::npos);
 }
 

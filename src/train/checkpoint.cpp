@@ -279,29 +279,46 @@ Result<std::optional<Error>> Saver::advance(const Votes& agreed) {
   }
   phase_ = Phase::idle;
   ++report_.saved;
+  newest_ = name_;
   report_.newest_step = state_.step;
   return std::nullopt;
 }
 
-Result<std::optional<Error>> Saver::finish() {
+// Nobody would ever free it.
+void Saver::empty_first_tier() {
+  const store::Tier& first = settings_.tiers.front();
+  const std::vector<store::TierStatus> tiers = drain_->status();
+  const auto has_newest = [&](const store::TierStatus& one) { return one.newest == newest_; };
+  if (newest_.empty() || std::none_of(tiers.begin() + 1, tiers.end(), has_newest)) return;
+  if (const Result<void> emptied = store::remove_store(*first.files, first.root); !emptied)
+    report_.errors.push_back(to_string(emptied.error()));
+}
+
+Result<std::optional<Error>> Saver::finish(bool at_end) {
   constexpr std::chrono::milliseconds kLookEvery(20);
+  bool told_last = !at_end;
   while (true) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, kLookEvery, [&] { return task_ == Task::none; });
     }
-    Votes own = votes();
+    if (phase_ == Phase::idle && !told_last) {
+      if (drain_ && !newest_.empty()) drain_->add(newest_, true);
+      told_last = true;
+    }
+    const Votes own = votes();
     const bool drains = drain_ && drain_->busy();
     std::array<std::int32_t, 4> all = {own[0], own[1], own[2], drains ? 1 : 0};
     const Result<std::optional<Error>> agreed = agree(world_, {}, all);
     if (!agreed) return agreed;
-    const bool done = phase_ == Phase::idle && all[3] == 0 && all[kFailed] == 0;
-    if (done) note_errors();
-    if (done) return std::nullopt;
+    if (phase_ == Phase::idle && all[3] == 0 && all[kFailed] == 0 && told_last) break;
     Result<std::optional<Error>> advanced = advance({all[0], all[1], all[2]});
     if (!advanced || *advanced) return advanced;
     if (phase_ == Phase::idle && drains) std::this_thread::sleep_for(kLookEvery);
   }
+  note_errors();
+  if (at_end && drain_ && settings_.empties_first) empty_first_tier();
+  return std::nullopt;
 }
 
 Result<Opened> open_tiers(comm::Communicator& world, const CheckpointSettings& settings) {

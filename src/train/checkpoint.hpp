@@ -37,6 +37,7 @@ struct CheckpointSettings {
   std::vector<store::Tier> tiers = {};        // fastest first: ranks save to the first one; empty: nothing is saved
   std::vector<store::Tier> resume_from = {};  // empty: from the first step on
   int every = 0;                              // steps; 0: at the end only
+  bool empties_first = false;                 // at the end, when a slower tier has the newest: it is memory
   Values values = {};                         // kept with each checkpoint
 };
 
@@ -69,8 +70,8 @@ class Saver {
   Result<std::optional<Error>> advance(const Votes& agreed);
   void begin(const store::TrainingState& state);
   void before_update();
-  // All ranks: until nothing is left to do.
-  Result<std::optional<Error>> finish();
+  // All ranks: until nothing is left to do. At the end of the run every tier gets the newest one.
+  Result<std::optional<Error>> finish(bool at_end);
 
   bool idle() const { return phase_ == Phase::idle; }
   const SaveReport& report() const { return report_; }
@@ -86,6 +87,7 @@ class Saver {
   Result<void> collect_parts(std::int32_t words);
   Result<std::optional<Error>> give_up();
   void note_errors();
+  void empty_first_tier();
 
   comm::Communicator& world_;
   const CheckpointSettings& settings_;
@@ -93,6 +95,7 @@ class Saver {
   Snapshot snapshot_;
   std::unique_ptr<store::Drain> drain_;  // on rank 0, with several tiers
   std::size_t drain_errors_ = 0;         // that were told
+  std::string newest_;                   // checkpoint that is durable
 
   Phase phase_ = Phase::idle;
   std::int64_t number_;

@@ -222,10 +222,10 @@ void begin_save(Run<T>& run) {
 template <typename T>
 Result<void> save_end(Run<T>& run) {
   if (!run.saver) return {};
-  if (Result<void> heeded = heed(run, run.saver->finish()); !heeded) return heeded;
+  if (Result<void> heeded = heed(run, run.saver->finish(false)); !heeded) return heeded;
   if (run.position.step == run.result.first_step) return {};
   if (run.begun_step != run.position.step || run.saver->report().newest_step != run.begun_step) begin_save(run);
-  return heed(run, run.saver->finish());
+  return heed(run, run.saver->finish(true));
 }
 
 template <typename T>
