@@ -25,6 +25,10 @@ constexpr std::array kOwnFlags = {
     Flag{"data", "NAME", "token files NAME.bin and NAME.idx (`twinpod data prepare`)", "data.tokens"},
     Flag{"text", "PATH", "or text: files and folders, with commas between them; each byte is a token", ""},
     Flag{"deterministic", "", "the same run twice gives the same bits", ""},
+    Flag{"store", "DIR", "save checkpoints there, also at the end and when it is told to stop", "checkpoint.store"},
+    Flag{"checkpoint-every", "N", "steps between checkpoints (default: at the end only)", "checkpoint.every"},
+    Flag{"keep", "N", "checkpoints that are kept (default 2)", "checkpoint.keep"},
+    Flag{"resume", "DIR", "go on from the newest checkpoint there, on any layout; its job when none is given", ""},
     Flag{"metrics", "FILE", "write a line of JSON for each step", ""},
     Flag{"timeline", "FILE", "write start and end of every op of one step as JSON, for `twinpod compare`", ""},
     Flag{"trace", "FILE", "the same step for ui.perfetto.dev", ""},
@@ -51,12 +55,14 @@ Result<std::string> run_train(const Arguments& arguments) {
 }  // namespace
 
 const Command kTrain = {"train",
-                        "MODEL|JOB.yaml|config.json [--ranks N] [flags]",
+                        "MODEL|JOB.yaml|config.json [--ranks N] [--resume DIR] [flags]",
                         "trains for real, on this machine or over MPI; prediction beside measurement",
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --tp 2\n"
                         "twinpod train examples/tiny-gpt.yaml --ranks 4 --dp 2 --pp 2 --zero 1 --schedule 1f1b\n"
                         "twinpod train examples/tiny-gpt.yaml --set model.layers=6 --set model.hidden=384 --steps 20\n"
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --trace step.json --metrics metrics.jsonl\n"
+                        "twinpod train examples/tiny-gpt.yaml --ranks 2 --store runs/a --checkpoint-every 100\n"
+                        "twinpod train --resume runs/a --tp 2 --dp 1\n"
                         "mpirun -n 16 twinpod train job.yaml\n",
                         kFlags,
                         run_train};

@@ -34,7 +34,8 @@ Result<std::optional<Error>> open_metrics(const TrainRequest& request, comm::Com
                                           std::ofstream& metrics) {
   Result<void> opened;
   if (comm::rank_of(world) == 0 && !request.metrics.empty()) {
-    metrics.open(request.metrics);
+    // A run that goes on adds to what it wrote before.
+    metrics.open(request.metrics, request.store.settings.resume_from.empty() ? std::ios::trunc : std::ios::app);
     if (!metrics) opened = input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
   }
   return train::agree(world, opened);
@@ -87,6 +88,25 @@ struct Figures {
   double peak_flop_per_s = 0;
 };
 
+void add_notes_of_saves(const TrainRequest& request, const train::LoopResult& run, std::vector<std::string>& notes) {
+  if (!run.resumed_from.empty())
+    notes.push_back(fmt::format("Went on from {}, behind step {}.", run.resumed_from, run.first_step));
+  for (const std::string& one : run.passed_over) notes.push_back(fmt::format("Passed over {}", one));
+  for (const std::string& one : run.saves.errors) notes.push_back(fmt::format("Not saved: {}", one));
+  const std::size_t done = static_cast<std::size_t>(run.first_step) + run.steps.size();
+  if (run.stopped)
+    notes.push_back(fmt::format("Stopped behind step {}, because it was asked to. To go on: twinpod train --resume {}",
+                                done, request.store.root));
+}
+
+// Of a run that did no step: it had ended when it was resumed, or was asked to stop at once.
+std::string idle_answer(const TrainRequest& request, const train::LoopResult& run, int steps) {
+  if (request.json) return report::idle_json(run, steps);
+  if (run.stopped) return fmt::format("Stopped behind step {} of {}, as it was asked to.\n", run.first_step, steps);
+  return fmt::format("{} is at step {} of {}{}: nothing is left to train.\n  --steps {} goes on\n", run.resumed_from,
+                     run.first_step, steps, run.first_step < steps ? ", and has reached its target" : "", 2 * steps);
+}
+
 // Rank 0's, with the prediction beside.
 Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const Figures& figures,
                               const train::LoopResult& run) {
@@ -94,9 +114,10 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
   const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program);
   report::TrainView view{
       .job = job, .run = run, .transport = request.transport, .peak_flop_per_s = figures.peak_flop_per_s};
-  const report::OpTotals measured_ops = report::op_totals(plan.program, run.timeline);
+  const bool recorded = !run.timeline.ranks.empty();
+  const report::OpTotals measured_ops = recorded ? report::op_totals(plan.program, run.timeline) : report::OpTotals();
   report::OpTotals predicted_ops;
-  if (predicted) {
+  if (predicted && recorded) {
     predicted_ops = report::op_totals(plan.program, sim::timeline_of(predicted->run));
     predicted_ops.step_s = view.predicted_step_s = predicted->run.step_s;
     view.predicted = &predicted_ops;
@@ -104,6 +125,8 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
     view.basis = request.basis;
   }
   view.notes = notes_of(request, job);
+  add_notes_of_saves(request, run, view.notes);
+  if (!recorded) return request.json ? report::train_json(view) : report::train_text(view);
   const Result<void> wrote = write_timeline(request, plan.program, run.timeline);
   if (!wrote) return tl::unexpected(wrote.error());
   return request.json ? report::train_json(view) : report::train_text(view);
@@ -128,11 +151,18 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   settings.record_step = std::min(request.record_step, settings.steps - 1);
   settings.deterministic = request.deterministic;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
+  settings.checkpoints = request.store.settings;
+  Result<train::Values> values = values_to_keep(request.document, request.job_folder, job, plan.samples);
+  if (!values) return refusal(values.error());
+  settings.checkpoints.values = std::move(*values);
+  settings.warn = [&](const std::string& text) { teller.warn(text); };
+  if (request.stop) settings.asked_to_stop = [&] { return request.stop->asked() != 0; };
   const Result<train::LoopResult> run = train::run_loop<T>(job, plan.program, world, plan.samples, settings);
   teller.end();
   if (!run) return tl::unexpected(run.error());
   if (run->refused) return refusal(*run->refused);
   if (comm::rank_of(world) != 0) return std::string();
+  if (run->steps.empty()) return idle_answer(request, *run, settings.steps);
   const Result<std::string> answer = answer_of(request, plan, figures, *run);
   return answer ? *answer : refusal(answer.error());
 }

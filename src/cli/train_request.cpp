@@ -46,18 +46,50 @@ std::string beside_job(const std::string& path, const std::string& job_file) {
   return there ? near.string() : path;
 }
 
-Result<spec::Job> job_of(const Arguments& arguments, int ranks) {
+// What was asked for: a job, or that of a checkpoint.
+Result<spec::Request> wanted_job(const Arguments& arguments, const std::optional<SavedJob>& saved, int ranks) {
   const std::vector<spec::Setting> here = {spec::Setting(this_machine(ranks), std::string(kHere))};
-  Result<spec::Request> request = request_of("train", arguments, arguments.value_or("on", ""), here);
-  if (!request) return tl::unexpected(request.error());
+  const bool of_checkpoint = saved && arguments.words.empty();
+  Result<spec::Request> request = of_checkpoint ? request_of_saved(*saved, arguments, here)
+                                                : request_of("train", arguments, arguments.value_or("on", ""), here);
+  if (!request) return request;
   const auto set_list = [&](std::string_view flag, std::string_view key) {
     if (const auto list = arguments.value(flag))
       request->sets.emplace_back(fmt::format("{}=[{}]", key, *list), fmt::format("--{} {}", flag, *list));
   };
   set_list("text", "data.text");
   set_list("unfused", "training.unfused");
+  return request;
+}
+
+// Without --ranks a resumed run has as many as its layout says, and copies of the model as before.
+Result<int> ranks_of(const Arguments& arguments, const std::optional<SavedJob>& saved) {
+  if (!saved || arguments.has("ranks")) return whole_number(arguments, "ranks", 1, 1);
+  const Result<spec::Request> request = wanted_job(arguments, saved, 1);
+  if (!request) return tl::unexpected(request.error());
+  const Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
+  if (!job) return tl::unexpected(job.error());
+  const int copies = job->layout.dp > 0 ? job->layout.dp : std::max(1, saved->count("layout.dp"));
+  return copies * job->layout.tp * job->layout.pp;
+}
+
+// What the checkpoint decides unless somebody says otherwise.
+void take_over(const Arguments& arguments, const SavedJob& saved, spec::Job& job) {
+  if (job.training.batch_tokens == spec::kDefaultStepTokens && saved.count("training.global_batch") > 0) {
+    job.training.batch_tokens = 0;
+    job.training.global_batch = saved.count("training.global_batch");
+  }
+  const bool told = arguments.has("store") || (!arguments.words.empty() && !job.checkpoint.store.empty());
+  if (!told && !saves_to(job, saved)) job.checkpoint.store = {{spec::TierKind::shared, saved.root}};
+}
+
+Result<spec::Job> job_of(const Arguments& arguments, const std::optional<SavedJob>& saved,
+                         const Result<spec::Request>& request) {
+  if (!request) return tl::unexpected(request.error());
   Result<spec::Job> job = spec::read_job(*request, catalog_of(arguments));
   if (!job) return job;
+  if (saved) take_over(arguments, *saved, *job);
+  place_memory(*job);
   job->data.tokens = beside_job(job->data.tokens, request->file);
   for (std::string& path : job->data.text) path = beside_job(path, request->file);
   if (!job->names_stack && !job->stack.executed) {
@@ -129,14 +161,21 @@ void set_basis(const Arguments& arguments, TrainRequest& request) {
 
 Result<TrainRequest> train_request(const Arguments& arguments) {
   TrainRequest request;
-  const Result<int> ranks = whole_number(arguments, "ranks", 1, 1);
+  const Result<std::optional<SavedJob>> saved = saved_job(arguments);
+  if (!saved) return tl::unexpected(saved.error());
+  const Result<int> ranks = ranks_of(arguments, *saved);
   if (!ranks) return tl::unexpected(ranks.error());
   request.ranks = *ranks;
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
   if (over_mpi) request.transport = "mpi";
   if (!over_mpi && arguments.has("threads")) request.transport = "threads";
-  Result<spec::Job> job = job_of(arguments, *ranks);
+  const Result<spec::Request> wanted = wanted_job(arguments, *saved, *ranks);
+  Result<spec::Job> job = job_of(arguments, *saved, wanted);
   if (!job) return tl::unexpected(job.error());
+  Result<TrainStore> store = train_store(*job, *saved);
+  if (!store) return tl::unexpected(store.error());
+  Result<spec::Node> document = spec::job_document(*wanted);
+  if (!document) return tl::unexpected(document.error());
   const bool free_cores = num_hardware_threads() >= 2 * *ranks && !over_mpi;
   if (!job->layout.overlap) job->layout.overlap = free_cores;
   if (!over_mpi) {  // before any data is looked at
@@ -149,6 +188,10 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   if (!step) return tl::unexpected(step.error());
   const Result<double> timeout_s = timeout_of(arguments);
   if (!timeout_s) return tl::unexpected(timeout_s.error());
+  if (!store->settings.tiers.empty()) request.stop = std::make_shared<const StopSignal>();
+  request.store = std::move(*store);
+  request.document = std::move(*document);
+  request.job_folder = fs::absolute(wanted->file).parent_path().string();
   request.job = std::move(*job);
   request.data = std::move(*data);
   request.json = arguments.has("json");

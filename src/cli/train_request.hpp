@@ -4,9 +4,12 @@
 //     Result<TrainPlan> plan = plan_training(*request, 2);      // the job, its Program and its samples for two ranks
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "cli/args.hpp"
+#include "cli/stop_signal.hpp"
+#include "cli/train_store.hpp"
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "data/samples.hpp"
@@ -27,6 +30,10 @@ struct TrainRequest {
   std::string basis = {};         // of the prediction
   int record_step = 3;
   std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
+  TrainStore store = {};                                // where it is saved, and resumed from
+  spec::Node document = {};                             // of the job, for checkpoints
+  std::string job_folder = {};                          // that paths in it start at
+  std::shared_ptr<const StopSignal> stop = {};          // null: signals end it at once
 };
 
 Result<TrainRequest> train_request(const Arguments& arguments);

@@ -45,6 +45,11 @@ void Teller::tell(const train::StepNote& note) {
   drawn_ = true;
 }
 
+void Teller::warn(const std::string& text) {
+  fmt::print(stderr, "{}twinpod: {}{}", drawn_ ? "\r\033[K" : "", text, text.ends_with('\n') ? "" : "\n");
+  std::fflush(stderr);
+}
+
 void Teller::end() {
   if (drawn_) fmt::print(stderr, "\r\033[K");
 }

@@ -16,7 +16,8 @@ class Teller {
   Teller(const spec::Job& job, double peak_flop_per_s, std::ofstream& metrics);
 
   void tell(const train::StepNote& note);
-  void end();  // the line goes away
+  void warn(const std::string& text);  // on standard error, terminal or not
+  void end();                          // the line goes away
 
  private:
   const spec::Job& job_;

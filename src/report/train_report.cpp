@@ -60,6 +60,28 @@ std::string layout_text(const spec::Job& job) {
   return text + fmt::format(", micro-batch {}", l.micro_batch);
 }
 
+// Share of the steps' time that training waited for its checkpoints.
+double stall_share(const train::LoopResult& run) {
+  double seconds = 0;
+  for (const train::StepNote& note : run.steps) seconds += note.seconds;
+  return seconds > 0 ? run.saves.stall_s / seconds : 0;
+}
+
+void add_saves(const train::LoopResult& run, Json& json) {
+  json["finished"] = !run.stopped;
+  json["stopped"] = run.stopped;
+  json["first_step"] = run.first_step;
+  json["resumed_from"] = run.resumed_from.empty() ? Json(nullptr) : Json(run.resumed_from);
+  json["checkpoints"] = run.saves.saved;
+  json["checkpoints_passed_over"] = run.saves.passed_over;
+  json["checkpoints_failed"] = run.saves.failed;
+  json["checkpoint_errors"] = run.saves.errors;
+  json["checkpoint_step"] = run.saves.newest_step > 0 ? Json(run.saves.newest_step) : Json(nullptr);
+  json["checkpoint_stall_s"] = run.saves.stall_s;
+  json["checkpoint_stall_share"] = stall_share(run);
+  json["checkpoint_memory_bytes"] = run.saves.snapshot_bytes;
+}
+
 // About a dozen steps, the first and the last among them.
 void add_losses(const train::LoopResult& run, std::string& text) {
   constexpr std::size_t kRows = 12;
@@ -95,6 +117,18 @@ void add_memory_parts(const train::LoopResult& run, Table& table) {
   }
 }
 
+void add_saves(const train::LoopResult& run, Table& table) {
+  const train::SaveReport& saves = run.saves;
+  if (saves.saved + saves.failed + saves.passed_over == 0) return;
+  std::string note = fmt::format("the newest of step {}", saves.newest_step);
+  if (saves.passed_over > 0) note += fmt::format("; {} passed over, the one before was not done", saves.passed_over);
+  if (saves.failed > 0) note += fmt::format("; {} failed", saves.failed);
+  table.row({"checkpoints", "", fmt::format("{}", saves.saved), note});
+  table.row({"  stall", "", format_seconds(saves.stall_s),
+             fmt::format("{:.2f} % of the steps' time; {} a rank for the copy, beside the peak", 100 * stall_share(run),
+                         format_bytes(static_cast<double>(saves.snapshot_bytes)))});
+}
+
 void add_results(const TrainView& view, std::string& text) {
   const double seconds = step_seconds(view.run);
   Table table({{""}, {"predicted", Align::right}, {"measured", Align::right}, {""}}, {.indent = 2});
@@ -122,6 +156,7 @@ void add_results(const TrainView& view, std::string& text) {
     row("time to target", "", view.run.time_to_target_s > 0 ? format_seconds(view.run.time_to_target_s) : "not reached",
         fmt::format("loss {:.3g}", view.job.training.target_loss));
   }
+  add_saves(view.run, table);
   text += table.text();
 }
 
@@ -153,6 +188,7 @@ std::string progress_text(const ProgressView& view) {
   if (view.peak_flop_per_s > 0)
     text += fmt::format("  MFU {:.0f} %", 100 * utilisation(view.job, view.step_s, view.peak_flop_per_s));
   if (note.scale_factor > 0) text += fmt::format("  scale factor {:.2f}", note.scale_factor);
+  if (note.saved_step > 0) text += fmt::format("  saved {}", note.saved_step);
   const double left = note.elapsed_s / static_cast<double>(done) * (note.steps - static_cast<double>(done));
   return text + fmt::format("  {} left", format_seconds(left));
 }
@@ -167,6 +203,7 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
                {"tokens_per_s", step_tokens(job) / note.seconds}};
   if (note.scale_factor > 0) json["scale_factor"] = note.scale_factor;
   if (note.evaluation_loss > 0) json["evaluation_loss"] = note.evaluation_loss;
+  if (note.saved_step > 0) json["checkpoint_step"] = note.saved_step;
   return json.dump() + "\n";
 }
 
@@ -186,6 +223,17 @@ std::string train_text(const TrainView& view) {
   }
   for (const std::string& note : view.notes) text += "\n" + note + "\n";
   return text;
+}
+
+std::string idle_json(const train::LoopResult& run, int steps) {
+  Json json;
+  json["finished"] = run.finished;
+  json["stopped"] = run.stopped;
+  json["steps"] = 0;
+  json["first_step"] = run.first_step;
+  json["last_step"] = steps;
+  json["resumed_from"] = run.resumed_from.empty() ? Json(nullptr) : Json(run.resumed_from);
+  return printed(json);
 }
 
 std::string train_json(const TrainView& view) {
@@ -222,6 +270,7 @@ std::string train_json(const TrainView& view) {
   json["predicted_peak_memory_bytes_by_rank"] = view.run.predicted_bytes;
   json["time_to_target_s"] = view.run.time_to_target_s > 0 ? Json(view.run.time_to_target_s) : Json(nullptr);
   json["run_time_s"] = view.run.seconds;
+  add_saves(view.run, json);
   return printed(json);
 }
 

@@ -27,6 +27,8 @@ double step_seconds(const train::LoopResult& run);
 
 std::string train_text(const TrainView& view);
 std::string train_json(const TrainView& view);
+// Of a run that did no step: it had ended before, or was asked to stop at once.
+std::string idle_json(const train::LoopResult& run, int steps);
 
 struct ProgressView {
   const spec::Job& job;

@@ -50,6 +50,27 @@ TEST(TrainReport, ProgressHasABarAndTheTimeThatIsLeft) {
   EXPECT_NE(text.find("scale factor 0.90  100 ms left"), std::string::npos) << text;
 }
 
+TEST(TrainReport, CheckpointsAndTheirStallAreTold) {
+  const spec::Job job = small_job();
+  train::LoopResult run = ten_steps();
+  run.saves.saved = 2;
+  run.saves.newest_step = 8;
+  run.saves.stall_s = 0.001;
+  run.saves.errors = {"disk full"};
+  run.first_step = 5;
+  run.resumed_from = "runs/a/checkpoint-000001";
+  const nlohmann::json json = nlohmann::json::parse(train_json({.job = job, .run = run}));
+  EXPECT_EQ(json["checkpoints"], 2);
+  EXPECT_EQ(json["checkpoint_step"], 8);
+  EXPECT_DOUBLE_EQ(json["checkpoint_stall_s"], 0.001);
+  EXPECT_NEAR(json["checkpoint_stall_share"].get<double>(), 0.005, 1e-9);
+  EXPECT_EQ(json["checkpoint_errors"][0], "disk full");
+  EXPECT_EQ(json["resumed_from"], "runs/a/checkpoint-000001");
+  const std::string text = train_text({.job = job, .run = run});
+  EXPECT_NE(text.find("the newest of step 8"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.50 % of the steps' time"), std::string::npos) << text;
+}
+
 TEST(TrainReport, ProgressLeavesOutWhatIsNotKnownYet) {
   const spec::Job job = small_job();
   const train::LoopResult run = ten_steps();

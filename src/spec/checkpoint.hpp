@@ -7,7 +7,7 @@
 namespace twinpod::spec {
 
 enum class TierKind {
-  memory,  // of the rank
+  memory,  // of the host: a folder in /dev/shm, which outlives the ranks
   peer,    // memory of another host
   local,   // a folder on a disk of the host
   shared,  // a folder that all hosts see

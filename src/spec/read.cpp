@@ -25,6 +25,7 @@ void put(Node& mapping, const std::string& key, Node value) {
 }
 
 Result<Node> document_of(const Request& request) {
+  if (!request.text.empty()) return parse_yaml(request.text, request.file);
   if (!request.file.empty()) return parse_yaml_file(request.file);
   Node root;
   root.kind = Node::Kind::mapping;
@@ -32,23 +33,30 @@ Result<Node> document_of(const Request& request) {
   return root;
 }
 
-}  // namespace
-
-Result<Job> read_job(const Request& request, const Catalog& catalog) {
+Result<Node> document_with(const Request& request, const std::vector<Setting>& no_cluster) {
   Result<Node> root = document_of(request);
-  if (!root) return tl::unexpected(root.error());
+  if (!root) return root;
   if (root->kind == Node::Kind::null) root->kind = Node::Kind::mapping;
   if (root->kind == Node::Kind::mapping) {
     if (!request.model.empty()) put(*root, "model", typed(request.model, request.model));
     if (!request.cluster.empty()) put(*root, "cluster", typed(request.cluster, "--on " + request.cluster));
   }
   std::vector<Setting> settings = request.sets;
-  if (root->find("cluster") == nullptr)
-    settings.insert(settings.begin(), request.no_cluster.begin(), request.no_cluster.end());
+  if (root->find("cluster") == nullptr) settings.insert(settings.begin(), no_cluster.begin(), no_cluster.end());
   for (const Setting& setting : settings) {
     const Result<void> done = apply_setting(*root, setting);
     if (!done) return tl::unexpected(done.error());
   }
+  return root;
+}
+
+}  // namespace
+
+Result<Node> job_document(const Request& request) { return document_with(request, {}); }
+
+Result<Job> read_job(const Request& request, const Catalog& catalog) {
+  const Result<Node> root = document_with(request, request.no_cluster);
+  if (!root) return tl::unexpected(root.error());
   return read_job_node(*root, request.file.empty() ? "command line" : request.file, catalog);
 }
 

@@ -27,6 +27,7 @@ std::string default_name(const Job& job);
 
 struct Request {
   std::string file;           // a job file (.yaml, .yml), or empty
+  std::string text = {};      // what stands in it; empty: it is read
   std::string model;          // catalog name or a Hugging Face config.json; with a file: instead of its model
   std::string cluster;        // catalog name or a cluster file; with a file: instead of its cluster
   std::vector<Setting> sets;  // "layout.tp=8": later ones win
@@ -34,6 +35,9 @@ struct Request {
 };
 
 Result<Job> read_job(const Request& request, const Catalog& catalog);
+
+// What read_job reads: the file with all settings, without the cluster of who names none.
+Result<Node> job_document(const Request& request);
 Result<Job> read_job_text(std::string_view text, const std::string& file, const Catalog& catalog);
 
 // A job from its document; `file` is where it was written.

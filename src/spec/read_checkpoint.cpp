@@ -18,8 +18,8 @@ void read_tier(const Node& node, Context& context, CheckpointTier& tier) {
   reader.finish();
   const bool in_memory = tier.kind == TierKind::memory || tier.kind == TierKind::peer;
   if (tier.path.empty() && !in_memory) reader.require("path");
-  if (!tier.path.empty() && in_memory)
-    context.refuse_key(reader.place("path"), "memory has no path", "write tier and keep only");
+  if (!tier.path.empty() && tier.kind == TierKind::peer)
+    context.refuse_key(reader.place("path"), "memory of a peer has no path", "write tier and keep only");
 }
 
 // A folder, or tiers.

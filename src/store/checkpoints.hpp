@@ -38,6 +38,9 @@ Result<WholeCheckpoint> newest_whole(Files& files, const std::string& root);
 // The manifest goes first, so that half a checkpoint is never taken for one.
 Result<void> remove_checkpoint(Files& files, const std::string& root, const std::string& name);
 
+// All checkpoints, `latest`, and the folder if nothing else is in it.
+Result<void> remove_store(Files& files, const std::string& root);
+
 // Keeps the `keep` newest complete ones and removes what is older; abandoned ones go when a newer one is complete. One
 // that cannot be read is not counted, and stays while it is newer than the oldest that is kept. Returns how many were
 // removed. keep < 1 keeps one. With `below`, only what has a smaller number is removed. A save may be going on.

@@ -19,10 +19,11 @@ Drain::~Drain() {
   thread_.join();
 }
 
-void Drain::add(const std::string& name) {
+void Drain::add(const std::string& name, bool last) {
   {
     const std::lock_guard lock(mutex_);
-    num_left_out_ += waiting_ ? 1 : 0;
+    num_left_out_ += waiting_ && *waiting_ != name ? 1 : 0;
+    last_waits_ = last;
     waiting_ = name;
     status_.front().newest = name;
   }
@@ -32,6 +33,11 @@ void Drain::add(const std::string& name) {
 void Drain::finish() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !waiting_ && !busy_; });
+}
+
+bool Drain::busy() const {
+  const std::lock_guard lock(mutex_);
+  return busy_ || waiting_.has_value();
 }
 
 std::vector<TierStatus> Drain::status() const {
@@ -55,21 +61,22 @@ void Drain::run() {
     changed_.wait(lock, [&] { return stopping_ || waiting_; });
     if (stopping_) return;
     const std::string name = *waiting_;
+    const bool last = last_waits_;
     waiting_.reset();
     busy_ = true;
     lock.unlock();
-    copy_to_tiers(name);
+    copy_to_tiers(name, last);
     lock.lock();
     busy_ = false;
     changed_.notify_all();
   }
 }
 
-void Drain::copy_to_tiers(const std::string& name) {
+void Drain::copy_to_tiers(const std::string& name, bool last) {
   next_part_ = std::chrono::steady_clock::now();
   for (std::size_t i = 1; i < tiers_.size(); ++i) {
     const Tier& tier = tiers_[i];
-    if (tier.every > 1 && checkpoint_number(name) % tier.every != 0) continue;
+    if (!last && tier.every > 1 && checkpoint_number(name) % tier.every != 0) continue;
     const Result<std::int64_t> copied =
         copy_checkpoint(tiers_.front(), tier, name, [this](std::int64_t bytes) { return keep_pace(bytes); });
     if (!copied) {

@@ -45,9 +45,10 @@ class Drain {
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
 
-  // A checkpoint that is complete on the fastest tier.
-  void add(const std::string& name);
+  // A checkpoint that is complete on the fastest tier. The last one of a run goes to all tiers, whatever their `every`.
+  void add(const std::string& name, bool last = false);
   void finish();
+  bool busy() const;  // something is being copied, or waits for it
 
   std::vector<TierStatus> status() const;  // as the tiers; the first is the fastest's, from which is copied
   std::int64_t num_left_out() const;
@@ -56,7 +57,7 @@ class Drain {
 
  private:
   void run();
-  void copy_to_tiers(const std::string& name);
+  void copy_to_tiers(const std::string& name, bool last);
   void prune(std::size_t tier, const std::string& copied);
   void record(std::size_t tier, const Error& error);
   bool keep_pace(std::int64_t bytes);
@@ -67,6 +68,7 @@ class Drain {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<std::string> waiting_;
+  bool last_waits_ = false;
   bool busy_ = false;
   bool stopping_ = false;
   std::vector<TierStatus> status_;

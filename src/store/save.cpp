@@ -169,6 +169,17 @@ Result<std::string> begin_checkpoint(Files& files, const std::string& root, std:
   return name;
 }
 
+Result<void> enter_checkpoint(Files& files, const std::string& root, const std::string& name) {
+  const std::string folder = root + "/" + name;
+  const Result<bool> there = files.exists(folder);
+  if (!there) return tl::unexpected(there.error());
+  if (*there) return {};
+  Result<void> made = files.make_folder(folder);
+  if (made) return made;
+  const Result<bool> by_another = files.exists(folder);
+  return by_another && *by_another ? Result<void>() : made;
+}
+
 Result<Manifest> write_shard(Files& files, const std::string& folder, const std::string& file,
                              const std::vector<HeldRegion>& regions, std::int64_t extent_bytes) {
   const auto by_entry = regions_by_entry(regions);

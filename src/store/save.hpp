@@ -48,6 +48,10 @@ Result<std::vector<std::string>> open_store(Files& files, const std::string& roo
 // A folder for a new checkpoint, with a number above all in `root` and at least `least_number`; returns its name.
 Result<std::string> begin_checkpoint(Files& files, const std::string& root, std::int64_t least_number = 1);
 
+// The same for ranks that know its name: whoever comes first makes the folder, the others find it. Its name is durable
+// only when the one who commits has synced `root`.
+Result<void> enter_checkpoint(Files& files, const std::string& root, const std::string& name);
+
 // Durable when it returns. The manifest has this one shard.
 Result<Manifest> write_shard(Files& files, const std::string& folder, const std::string& file,
                              const std::vector<HeldRegion>& regions, std::int64_t extent_bytes = kExtentBytes);

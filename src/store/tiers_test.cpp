@@ -145,6 +145,33 @@ TEST(StoreDrain, EveryTierGetsWhatItsPolicySays) {
   EXPECT_EQ(drain.status()[1].newest, "checkpoint-000005");
 }
 
+TEST(StoreDrain, TheLastOneOfARunGoesToEveryTier) {
+  World world;
+  Drain drain(world.tiers);
+  const std::string name = world.save(1);
+  drain.add(name);
+  drain.finish();
+  EXPECT_EQ(numbers(world.shared), (std::vector<std::int64_t>{})) << "it takes every other one";
+  drain.add(name, true);
+  drain.finish();
+  EXPECT_EQ(numbers(world.shared), (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(drain.num_left_out(), 0);
+}
+
+TEST(StoreTiers, AStoreCanBeRemovedWithAllThatIsItsOwn) {
+  World world;
+  (void)world.save(1);
+  (void)world.save(2);
+  Files& files = *world.tiers[0].files;
+  const std::string root = world.tiers[0].root;
+  ASSERT_TRUE(remove_store(files, root));
+  EXPECT_FALSE(*files.exists(root));
+  (void)world.save(3);
+  ASSERT_TRUE(files.make_folder(root + "/mine"));
+  ASSERT_TRUE(remove_store(files, root));
+  EXPECT_EQ(*files.list(root), std::vector<std::string>{"mine"});
+}
+
 TEST(StoreDrain, ATierThatFailsIsReportedAndTheOthersGoOn) {
   World world;
   world.local.fail({.at = 1, .code = EIO, .lasting = true});

@@ -43,18 +43,20 @@ Sent sent_of(const Result<void>& own) {
 
 }  // namespace
 
-Result<std::optional<Error>> agree(comm::Communicator& world, const Result<void>& own) {
-  std::int32_t refused = own ? 0 : 1;
+Result<std::optional<Error>> agree(comm::Communicator& world, const Result<void>& own, std::span<std::int32_t> votes) {
+  std::vector<std::int32_t> largest(votes.begin(), votes.end());
+  largest.push_back(own ? 0 : 1);
   comm::Call call{.verb = comm::Verb::all_reduce,
-                  .input = &refused,
-                  .output = &refused,
-                  .count = 1,
+                  .input = largest.data(),
+                  .output = largest.data(),
+                  .count = largest.size(),
                   .type = comm::ElementType::i32,
                   .op = comm::ReduceOp::max};
   if (comm::size_of(world) > 1) {
     if (Result<void> done = comm::run(world, call); !done) return tl::unexpected(done.error());
   }
-  if (refused == 0) return std::nullopt;
+  std::copy_n(largest.begin(), votes.size(), votes.begin());
+  if (largest.back() == 0) return std::nullopt;
   const Sent sent = sent_of(own);
   std::vector<Sent> all(static_cast<std::size_t>(comm::size_of(world)), sent);
   if (all.size() > 1) {

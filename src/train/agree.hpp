@@ -4,10 +4,14 @@
 //     if (!refused) ...     // the ranks lost each other
 //     if (*refused) ...     // the same error on every rank: of the lowest that has one
 //
+// Votes travel with it for nothing: of each the largest of all ranks comes back.
+//
 // A rank that just left would be a failure of the run, with a recording; wrong data is none.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
@@ -15,6 +19,7 @@
 namespace twinpod::train {
 
 // Every rank calls it, with what it came to itself.
-Result<std::optional<Error>> agree(comm::Communicator& world, const Result<void>& own);
+Result<std::optional<Error>> agree(comm::Communicator& world, const Result<void>& own,
+                                   std::span<std::int32_t> votes = {});
 
 }  // namespace twinpod::train

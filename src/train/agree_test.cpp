@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace twinpod::train {
 namespace {
 
@@ -34,6 +36,19 @@ TEST(Agree, AnErrorOfOneRankIsThatOfAll) {
 }
 
 TEST(Agree, TheLowestRankIsHeard) { EXPECT_EQ(agreed({1, 2}), "rank 1, another"); }
+
+TEST(Agree, OfEachVoteTheLargestComesBack) {
+  const Result<std::string> answer =
+      comm::run_threads(3, {.timeout_s = 20, .recording_path = ""}, [&](comm::Communicator& world) {
+        const int rank = comm::rank_of(world);
+        std::array<std::int32_t, 3> votes = {rank, 7 - rank, 0};
+        const Result<std::optional<Error>> all = agree(world, {}, votes);
+        const bool right = all && !*all && votes == std::array<std::int32_t, 3>{2, 7, 0};
+        if (!right) return Result<std::string>(input_error("rank " + std::to_string(rank) + " is wrong"));
+        return Result<std::string>("right");
+      });
+  EXPECT_EQ(answer.value_or(""), "right");
+}
 
 TEST(Agree, KeepsKindAndPlaceAndCutsLongTexts) {
   const Result<std::string> answer =

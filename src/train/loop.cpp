@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <memory>
 #include <numeric>
 
 #include "core/half.hpp"
@@ -13,6 +15,7 @@
 #include "kernel/product.hpp"
 #include "program/check.hpp"
 #include "train/agree.hpp"
+#include "train/checkpoint_rank.hpp"
 #include "train/loop_timeline.hpp"
 #include "train/rank.hpp"
 #include "train/rate.hpp"
@@ -80,15 +83,15 @@ Result<void> gather_memory(Rank<T>& rank, LoopResult& result) {
   return {};
 }
 
-bool reaches(const LoopResult& result, double target) {
+constexpr std::size_t kLastLosses = 10;
+
+// `losses` are those of the last steps.
+bool reaches(const LoopResult& result, const std::vector<double>& losses, double target) {
   if (target <= 0) return false;
   if (result.steps.back().evaluation_loss > 0) return result.steps.back().evaluation_loss <= target;
   if (result.evaluated) return false;  // the evaluation decides
-  constexpr std::size_t kLast = 10;
-  if (result.steps.size() < kLast) return false;
-  double sum = 0;
-  for (std::size_t i = result.steps.size() - kLast; i < result.steps.size(); ++i) sum += result.steps[i].loss;
-  return sum / kLast <= target;
+  if (losses.size() < kLastLosses) return false;
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / kLastLosses <= target;
 }
 
 // Samples with their place in the data: "807 (document 3, token 103296), 12 (...) and 14 more".
@@ -111,8 +114,14 @@ struct Run {
   Rank<T>& rank;
   const data::Samples& samples;
   const LoopSettings& settings;
-  data::Prefetcher prefetcher{samples, rank.dp_rank, 0};
+  Position position = {};  // at the first step
+  data::Prefetcher prefetcher{samples, rank.dp_rank, position.step};
+  std::unique_ptr<Saver> saver = {};  // null: nothing is saved
+  int begun_step = position.step;     // of the newest save that was begun
+  std::size_t told_errors = 0;
+  double stall_s = 0;  // of the steps: behind the last one nobody waits
   data::Batch batch = {};
+  int record_step = settings.record_step < 0 ? -1 : std::min(position.step + settings.record_step, settings.steps - 1);
   double scale_factor = 0;
   LoopResult result = {};
 };
@@ -172,18 +181,63 @@ Result<void> measure_scale(Run<T>& run, double step_s) {
   return {};
 }
 
+// Of a save that failed: said, or the end of the run.
+template <typename T>
+Result<void> heed(Run<T>& run, const Result<std::optional<Error>>& advanced) {
+  if (!advanced) return tl::unexpected(advanced.error());
+  const std::vector<std::string>& errors = run.saver->report().errors;
+  for (; run.told_errors < errors.size(); ++run.told_errors) {
+    if (run.rank.rank == 0 && run.settings.warn && !*advanced) run.settings.warn(errors[run.told_errors]);
+  }
+  if (*advanced) return refuse(run, **advanced);
+  return {};
+}
+
+// The step's data is there on all ranks, and what is being saved comes further. False: somebody asked to stop.
+template <typename T>
+Result<bool> enter_step(Run<T>& run) {
+  constexpr std::size_t kStop = std::tuple_size_v<Saver::Votes>;
+  std::array<std::int32_t, kStop + 1> votes{};
+  if (run.saver) std::ranges::copy(run.saver->votes(), votes.begin());
+  votes[kStop] = run.settings.asked_to_stop && run.settings.asked_to_stop() ? 1 : 0;
+  const Result<void> read = run.prefetcher.next(run.batch);
+  const Result<std::optional<Error>> refused = agree(run.rank.world, read, votes);
+  if (!refused) return tl::unexpected(refused.error());
+  if (*refused) return refuse(run, **refused);
+  if (run.saver) {
+    Saver::Votes own{};
+    std::copy_n(votes.begin(), own.size(), own.begin());
+    if (Result<void> heeded = heed(run, run.saver->advance(own)); !heeded) return tl::unexpected(heeded.error());
+  }
+  return votes[kStop] == 0;
+}
+
+template <typename T>
+void begin_save(Run<T>& run) {
+  run.begun_step = run.position.step;
+  run.saver->begin(state_of(run.position, run.samples, run.settings.checkpoints.values));
+}
+
+// What is being saved is, and then the end of the run.
+template <typename T>
+Result<void> save_end(Run<T>& run) {
+  if (!run.saver) return {};
+  if (Result<void> heeded = heed(run, run.saver->finish(false)); !heeded) return heeded;
+  if (run.position.step == run.result.first_step) return {};
+  if (run.begun_step != run.position.step || run.saver->report().newest_step != run.begun_step) begin_save(run);
+  return heed(run, run.saver->finish(true));
+}
+
 template <typename T>
 Result<StepNote> one_step(Run<T>& run, int step) {
   constexpr int kScaleEvery = 8;
   constexpr int kScaleFirst = 3;
   Rank<T>& rank = run.rank;
-  const Result<void> read = run.prefetcher.next(run.batch);
-  if (Result<void> all = all_have_read(run, read); !all) return tl::unexpected(all.error());
   std::copy(run.batch.tokens.begin(), run.batch.tokens.end(), rank.tokens.begin());
   std::copy(run.batch.labels.begin(), run.batch.labels.end(), rank.labels.begin());
   StepSettings own = settings_of(rank.job, step, run.settings.steps);
   const bool measures_scale = step % kScaleEvery == kScaleFirst;
-  own.record = step == run.settings.record_step || measures_scale;
+  own.record = step == run.record_step || measures_scale;
   const Result<StepResult> done = run_step(rank, own);
   if (!done) return tl::unexpected(done.error());
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
@@ -193,7 +247,7 @@ Result<StepNote> one_step(Run<T>& run, int step) {
   if (measures_scale) {
     if (Result<void> scale = measure_scale(run, done->seconds); !scale) return tl::unexpected(scale.error());
   }
-  if (step == run.settings.record_step) {
+  if (step == run.record_step) {
     const Result<void> got = gather_timeline(rank, done->seconds, run.result.timeline);
     if (!got) return tl::unexpected(got.error());
   }
@@ -204,14 +258,28 @@ Result<StepNote> one_step(Run<T>& run, int step) {
   return note;
 }
 
+template <typename T>
+void move_on(Run<T>& run, const StepNote& note) {
+  run.position.step = note.step + 1;
+  run.position.elapsed_s = note.elapsed_s;
+  std::vector<double>& losses = run.position.losses;
+  losses.push_back(note.loss);
+  if (losses.size() > kLastLosses) losses.erase(losses.begin());
+}
+
 // Until the end, the target, or an error.
 template <typename T>
 Result<void> run_steps(Run<T>& run) {
   LoopResult& result = run.result;
   const spec::Training& training = run.rank.job.training;
   const int every = training.recipe.evaluate_every;
+  const int saves_every = run.settings.checkpoints.every;
+  const double before_s = run.position.elapsed_s;
   const Clock::time_point begin = Clock::now();
-  for (int step = 0; step < run.settings.steps; ++step) {
+  for (int step = run.position.step; step < run.settings.steps; ++step) {
+    const Result<bool> goes_on = enter_step(run);
+    if (!goes_on) return tl::unexpected(goes_on.error());
+    if (result.stopped = !*goes_on; result.stopped) break;
     Result<StepNote> note = one_step(run, step);
     if (!note) return tl::unexpected(note.error());
     const bool last = step + 1 == run.settings.steps;
@@ -221,15 +289,66 @@ Result<void> run_steps(Run<T>& run) {
       note->evaluation_loss = *loss;
       result.evaluated = true;
     }
-    note->elapsed_s = seconds_since(begin);
+    note->elapsed_s = before_s + seconds_since(begin);
+    note->saved_step = run.saver ? static_cast<int>(run.saver->report().newest_step) : 0;
     result.steps.push_back(*note);
+    move_on(run, *note);
     if (run.rank.rank == 0 && run.settings.note) run.settings.note(*note);
-    if (reaches(result, training.target_loss)) {
+    if (reaches(result, run.position.losses, training.target_loss)) {
       result.time_to_target_s = note->elapsed_s;
+      run.position.reached = training.target_loss;
       break;
     }
+    if (run.saver && saves_every > 0 && (step + 1) % saves_every == 0 && !last) begin_save(run);
   }
   result.seconds = seconds_since(begin);
+  if (run.saver) run.stall_s = run.saver->report().stall_s;
+  return save_end(run);
+}
+
+// Parameters as they were saved; false: there is nothing left to train, or it was refused.
+template <typename T>
+Result<bool> resume_run(Rank<T>& rank, const data::Samples& samples, const LoopSettings& settings, Position& position,
+                        LoopResult& result) {
+  if (settings.checkpoints.resume_from.empty()) return true;
+  Result<Resumed> resumed = resume(rank, settings.checkpoints.resume_from, facts_of(rank.job, samples));
+  if (!resumed) return tl::unexpected(resumed.error());
+  result.refused = resumed->refused;
+  result.resumed_from = resumed->checkpoint;
+  result.passed_over = std::move(resumed->passed_over);
+  position = std::move(resumed->position);
+  result.first_step = position.step;
+  const double target = rank.job.training.target_loss;
+  result.finished =
+      position.step >= settings.steps || (target > 0 && position.reached > 0 && target >= position.reached);
+  // As it would be had the run not ended in between.
+  const int every = rank.job.training.recipe.evaluate_every;
+  result.evaluated = samples.num_evaluation > 0 && every > 0 && position.step >= every;
+  return !result.finished && !result.refused;
+}
+
+template <typename T>
+Result<void> make_saver(Run<T>& run) {
+  const CheckpointSettings& settings = run.settings.checkpoints;
+  if (settings.tiers.empty()) return {};
+  const Result<Opened> opened = open_tiers(run.rank.world, settings);
+  if (!opened) return tl::unexpected(opened.error());
+  if (opened->refused) return refuse(run, *opened->refused);
+  run.saver = std::make_unique<Saver>(run.rank.world, settings, regions_held(run.rank), opened->number);
+  run.rank.before_update = [saver = run.saver.get()] { saver->before_update(); };
+  return {};
+}
+
+template <typename T>
+Result<void> gather_saves(Run<T>& run) {
+  if (!run.saver) return {};
+  SaveReport& saves = run.result.saves = run.saver->report();
+  const Result<std::vector<double>> stalls = gather(run.rank.world, run.stall_s);
+  if (!stalls) return tl::unexpected(stalls.error());
+  const Result<std::vector<double>> bytes = gather(run.rank.world, static_cast<double>(saves.snapshot_bytes));
+  if (!bytes) return tl::unexpected(bytes.error());
+  saves.stall_s = *std::max_element(stalls->begin(), stalls->end());
+  saves.snapshot_bytes = static_cast<std::int64_t>(*std::max_element(bytes->begin(), bytes->end()));
   return {};
 }
 
@@ -252,43 +371,26 @@ Result<LoopResult> run_loop(const spec::Job& job, const program::Program& progra
   Rank<T> rank(job, program, world);
   if (Result<void> ready = set_up(rank, static_cast<std::uint64_t>(job.training.recipe.seed)); !ready)
     return tl::unexpected(ready.error());
-  Run<T> run{rank, samples, settings};
-  const Result<void> done = run_steps(run);
+  LoopResult resumed;
+  Position position;
+  const Result<bool> goes_on = resume_run(rank, samples, settings, position, resumed);
+  if (!goes_on) return tl::unexpected(goes_on.error());
+  if (!*goes_on) return resumed;
+  Run<T> run{rank, samples, settings, std::move(position)};
+  run.result = std::move(resumed);
+  Result<void> done = make_saver(run);
+  if (done) done = run_steps(run);
   LoopResult& result = run.result;
   if (result.refused) return std::move(result);
   if (!done) return tl::unexpected(done.error());
-  const StepNote& last = result.steps.back();
-  result.final_loss = last.evaluation_loss > 0 ? last.evaluation_loss : last.loss;
-  if (Result<void> gathered = gather_memory(rank, result); !gathered) return tl::unexpected(gathered.error());
-  result.record_step = settings.record_step;
-  return std::move(result);
-}
-
-Result<double> measured_peak(comm::Communicator& world, spec::Precision precision) {
-  constexpr std::int64_t kShapes[][3] = {{1024, 1024, 1024}, {2048, 1536, 384}, {3072, 3072, 384}, {1536, 1536, 1536}};
-  constexpr int kRounds = 4;
-  kernel::flush_denormals();
-  kernel::set_threads(1);
-  double best = 0;
-  for (const auto& shape : kShapes) {
-    const kernel::Gemm gemm{.m = shape[0], .n = shape[1], .k = shape[2]};
-    const auto measure = [&]<typename T>(T one) {
-      const std::vector<T> a(static_cast<std::size_t>(gemm.m * gemm.k), one);
-      const std::vector<T> b(static_cast<std::size_t>(gemm.k * gemm.n), one);
-      std::vector<T> c(static_cast<std::size_t>(gemm.m * gemm.n));
-      for (int round = 0; round < kRounds; ++round) {
-        const Clock::time_point begin = Clock::now();
-        kernel::gemm<T>(gemm, a.data(), b.data(), c.data());
-        best = std::max(best, 2.0 * static_cast<double>(gemm.m * gemm.n * gemm.k) / seconds_since(begin));
-      }
-    };
-    precision == spec::Precision::bf16 ? measure(to_bf16(0.5F)) : measure(0.5F);
+  if (!result.steps.empty()) {
+    const StepNote& last = result.steps.back();
+    result.final_loss = last.evaluation_loss > 0 ? last.evaluation_loss : last.loss;
   }
-  const Result<std::vector<double>> all = gather(world, best);
-  if (!all) return tl::unexpected(all.error());
-  double sum = 0;
-  for (const double one : *all) sum += one;
-  return sum / static_cast<double>(all->size());
+  if (Result<void> gathered = gather_saves(run); !gathered) return tl::unexpected(gathered.error());
+  if (Result<void> gathered = gather_memory(rank, result); !gathered) return tl::unexpected(gathered.error());
+  result.record_step = run.record_step;
+  return std::move(result);
 }
 
 #define TWINPOD_INSTANTIATE(T)                                                                            \

@@ -1,11 +1,13 @@
 #include "train/pieces.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "core/half.hpp"
 #include "core/hash.hpp"
 #include "core/rng.hpp"
+#include "program/state.hpp"
 #include "program/volume.hpp"
 
 namespace twinpod::train {
@@ -82,6 +84,27 @@ Pieces pieces_of(const spec::Job& job, const program::Program& program, int kind
     if (shape.head) add(Segment::head, -1, model::head_tensors(job.model, table));
   }
   return pieces;
+}
+
+std::vector<Owned> owned_by(const spec::Job& job, const Pieces& pieces, int dp_rank) {
+  const std::int64_t shards = job.layout.zero > 0 ? pieces.shards : 1;
+  const std::int64_t position = shards > 1 ? dp_rank : 0;
+  const bool by_piece = program::overlaps_data(job) || program::scatters_each_pass(job);
+  const std::int64_t each = pieces.elements / shards;
+  std::vector<Owned> owned;
+  for (const std::vector<Piece>& chunk : pieces.chunks) {
+    for (const Piece& piece : chunk) {
+      if (by_piece) {
+        const std::int64_t part = piece.elements() / shards;
+        owned.push_back({&piece, position * part, part, piece.offset / shards});
+        continue;
+      }
+      const std::int64_t begin = std::max(piece.offset, position * each);
+      const std::int64_t end = std::min(piece.offset + piece.elements(), (position + 1) * each);
+      if (begin < end) owned.push_back({&piece, begin - piece.offset, end - begin, begin - position * each});
+    }
+  }
+  return owned;
 }
 
 const Piece& piece_of(const std::vector<Piece>& chunk, Segment segment, int layer) {

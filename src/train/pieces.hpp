@@ -50,6 +50,17 @@ struct Pieces {
   std::int64_t shards = 1;  // that ZeRO divides each piece into
 };
 
+// A part of a rank's flat buffer that it updates.
+struct Owned {
+  const Piece* piece = nullptr;
+  std::int64_t first = 0;  // in the piece
+  std::int64_t count = 0;
+  std::int64_t place = 0;  // in the optimizer's state, and in shards
+};
+
+// What the data-parallel rank updates of these pieces: all, or with ZeRO its part. The pieces must outlive it.
+std::vector<Owned> owned_by(const spec::Job& job, const Pieces& pieces, int dp_rank);
+
 // Of the ranks of a stage. `copies_table`: embedding and head are tied, but on different stages.
 Pieces pieces_of(const spec::Job& job, const program::Program& program, int kind);
 

@@ -17,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -39,14 +40,6 @@ namespace twinpod::train {
 
 template <typename T>
 using Sum = kernel::Sum<T>;
-
-// A part of the rank's flat buffer that this rank updates.
-struct Owned {
-  const Piece* piece = nullptr;
-  std::int64_t first = 0;  // in the piece
-  std::int64_t count = 0;
-  std::int64_t place = 0;  // in the optimizer's state, and in shards
-};
 
 // A norm whose backward pass waits for the sum of its output's gradient.
 template <typename T>
@@ -175,6 +168,7 @@ struct Rank {
   StepResult result;
   double loss_sum = 0;
   double reduced[2] = {0, 0};
+  std::function<void()> before_update = {};  // parameters and optimizer state are as they were until it returns
   program::RankTimeline timeline;
   Clock::time_point begin;
 

@@ -58,28 +58,6 @@ Result<void> make_groups(Rank<T>& rank) {
   return {};
 }
 
-// Which part of the parameters this rank updates.
-template <typename T>
-void divide(Rank<T>& rank) {
-  const std::int64_t shards = rank.job.layout.zero > 0 ? rank.pieces.shards : 1;
-  const int position = shards > 1 ? rank.dp_rank : 0;
-  const bool by_piece = program::overlaps_data(rank.job) || rank.shards_gradients;
-  const std::int64_t each = rank.pieces.elements / shards;
-  rank.owned_elements = each;
-  for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
-    for (const Piece& piece : chunk) {
-      if (by_piece) {
-        const std::int64_t part = piece.elements() / shards;
-        rank.owned.push_back({&piece, position * part, part, piece.offset / shards});
-        continue;
-      }
-      const std::int64_t begin = std::max(piece.offset, position * each);
-      const std::int64_t end = std::min(piece.offset + piece.elements(), (position + 1) * each);
-      if (begin < end) rank.owned.push_back({&piece, begin - piece.offset, end - begin, begin - position * each});
-    }
-  }
-}
-
 // Shared memory where other ranks of this host read it, else private memory in huge pages.
 template <typename T>
 Result<std::byte*> take(Rank<T>& rank, BufferKind kind, std::int64_t bytes, bool shared) {
@@ -266,7 +244,8 @@ template <typename T>
 Result<void> set_up(Rank<T>& rank, std::uint64_t seed) {
   rank.seed = seed;
   if (const Result<void> done = make_groups(rank); !done) return done;
-  divide(rank);
+  rank.owned_elements = rank.pieces.elements / (rank.job.layout.zero > 0 ? rank.pieces.shards : 1);
+  rank.owned = owned_by(rank.job, rank.pieces, rank.dp_rank);
   if (const Result<void> done = take_residents(rank); !done) return done;
   for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
     for (const Piece& piece : chunk) initialize_piece(rank, piece, seed);

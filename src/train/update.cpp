@@ -117,6 +117,7 @@ void update(Rank<T>& rank) {
   rank.result.gradient_norm = norm;
   const double clip = rank.settings.clip;
   if (!std::isfinite(norm)) return;  // the caller sees it and stops; parameters stay as they were
+  if (rank.before_update) rank.before_update();
   const double scale = clip > 0 && norm > clip ? clip / norm : 1;
   for (const Owned& own : rank.owned) {
     for_each_tensor(*own.piece, own.first, own.count, rank.job.layout.tp,

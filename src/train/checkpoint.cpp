@@ -1,0 +1,340 @@
+#include "train/checkpoint.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "store/checkpoints.hpp"
+#include "store/manifest.hpp"
+#include "train/agree.hpp"
+
+namespace twinpod::train {
+namespace {
+
+// Places in the votes.
+constexpr std::size_t kBusy = 0;    // its thread is at work
+constexpr std::size_t kFailed = 1;  // or has given up
+constexpr std::size_t kWords = 2;   // of its part of the manifest
+
+std::vector<std::span<const std::byte>> sources_of(const std::vector<store::HeldRegion>& regions) {
+  std::vector<std::span<const std::byte>> sources;
+  sources.reserve(regions.size());
+  for (const store::HeldRegion& region : regions) sources.push_back(region.bytes);
+  return sources;
+}
+
+// Adds its own life to a sum of seconds.
+struct Stopwatch {
+  explicit Stopwatch(double& sum) : sum_s(sum) {}
+  ~Stopwatch() { sum_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  double& sum_s;
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+};
+
+// The thread takes what the rank leaves over: others wait for the rank.
+void step_back() {
+  constexpr int kNiceness = 10;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+}
+
+// The thread that copies would only take turns with the rank.
+bool has_one_core() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) == 1;
+}
+
+Result<store::Manifest> manifest_of(const std::vector<std::string>& parts, const std::string& folder) {
+  std::vector<store::Manifest> manifests;
+  for (const std::string& part : parts) {
+    if (part.empty()) continue;
+    Result<store::Manifest> manifest = store::parse_manifest(part, folder);
+    if (!manifest) return manifest;
+    manifests.push_back(std::move(*manifest));
+  }
+  return store::joined_manifest(manifests);
+}
+
+// Ranks on other hosts may have written to a folder that only they see.
+Result<void> check_seen(store::Files& files, const std::string& folder, const store::Manifest& manifest) {
+  const Result<std::vector<std::string>> names = files.list(folder);
+  if (!names) return tl::unexpected(names.error());
+  for (const store::Shard& shard : manifest.shards) {
+    if (std::find(names->begin(), names->end(), shard.file) != names->end()) continue;
+    return infeasible(fmt::format("{}: rank 0 does not see {}, which another rank wrote", folder, shard.file),
+                      "a store must be a folder that all hosts share");
+  }
+  return {};
+}
+
+// A store that holds a run is there for that one alone: pruning would remove it.
+Result<void> open_tier(const store::Tier& tier, const std::vector<store::Tier>& resume_from) {
+  const Result<std::vector<std::string>> names = store::open_store(*tier.files, tier.root);
+  if (!names) return tl::unexpected(names.error());
+  const auto is_tier = [&](const store::Tier& other) { return other.root == tier.root; };
+  if (std::any_of(resume_from.begin(), resume_from.end(), is_tier)) return {};
+  const Result<std::vector<store::CheckpointInfo>> infos = store::list_checkpoints(*tier.files, tier.root);
+  if (!infos) return tl::unexpected(infos.error());
+  if (std::all_of(infos->begin(), infos->end(), [](const auto& one) { return one.abandoned; })) return {};
+  return input_error(fmt::format("{} holds checkpoints of a run already", tier.root),
+                     fmt::format("--resume {} goes on with it; or another folder", tier.root));
+}
+
+}  // namespace
+
+Saver::Saver(comm::Communicator& world, const CheckpointSettings& settings, std::vector<store::HeldRegion> regions,
+             std::int64_t number)
+    : world_(world),
+      settings_(settings),
+      regions_(std::move(regions)),
+      snapshot_(sources_of(regions_)),
+      number_(number) {
+  for (std::size_t i = 0; i < regions_.size(); ++i) regions_[i].bytes = snapshot_.bytes_of(i);
+  report_.snapshot_bytes = snapshot_.bytes();
+  if (comm::rank_of(world) == 0 && settings.tiers.size() > 1) drain_ = std::make_unique<store::Drain>(settings.tiers);
+  thread_ = std::thread([this] { run(); });
+}
+
+Saver::~Saver() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Saver::run() {
+  step_back();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ending_ || task_ != Task::none; });
+    if (ending_) return;
+    const Task task = task_;
+    lock.unlock();
+    const Result<std::string> part = task == Task::write ? write_part() : std::string();
+    const Result<void> committed = task == Task::commit ? commit() : Result<void>();
+    lock.lock();
+    if (part) part_ = *part;
+    if (!part) error_ = part.error();
+    if (!committed) error_ = committed.error();
+    task_ = Task::none;
+    changed_.notify_all();
+  }
+}
+
+Result<std::string> Saver::write_part() {
+  const store::Tier& tier = settings_.tiers.front();
+  snapshot_.complete();
+  if (Result<void> entered = store::enter_checkpoint(*tier.files, tier.root, name_); !entered)
+    return tl::unexpected(entered.error());
+  if (regions_.empty()) return std::string();
+  const Result<store::Manifest> part = store::write_shard(*tier.files, fmt::format("{}/{}", tier.root, name_),
+                                                          store::shard_file(comm::rank_of(world_)), regions_);
+  if (!part) return tl::unexpected(part.error());
+  return store::to_text(*part);
+}
+
+Result<void> Saver::commit() {
+  const store::Tier& tier = settings_.tiers.front();
+  const std::string folder = fmt::format("{}/{}", tier.root, name_);
+  Result<store::Manifest> manifest = manifest_of(parts_, folder);
+  if (!manifest) return tl::unexpected(manifest.error());
+  if (Result<void> seen = check_seen(*tier.files, folder, *manifest); !seen) return seen;
+  if (Result<void> synced = tier.files->sync_folder(tier.root); !synced) return synced;
+  manifest->state = state_;
+  Result<void> committed = store::commit_checkpoint(*tier.files, tier.root, name_, std::move(*manifest));
+  if (!committed) return committed;
+  if (drain_) {
+    drain_->add(name_);
+    return {};
+  }
+  const Result<int> pruned = store::prune_checkpoints(*tier.files, tier.root, tier.keep);
+  if (pruned) return {};
+  const std::lock_guard lock(mutex_);
+  prune_error_ = pruned.error();  // it is saved all the same
+  return {};
+}
+
+// What went wrong beside the save itself: older ones could not be removed, a slower tier did not take it.
+void Saver::note_errors() {
+  const std::lock_guard lock(mutex_);
+  if (prune_error_) report_.errors.push_back(to_string(*prune_error_));
+  prune_error_.reset();
+  if (!drain_) return;
+  std::vector<std::string> errors;
+  const std::vector<store::TierStatus> tiers = drain_->status();
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    for (const std::string& error : tiers[i].errors)
+      errors.push_back(fmt::format("tier {}: {}", settings_.tiers[i].name, error));
+  }
+  for (; drain_errors_ < errors.size(); ++drain_errors_) report_.errors.push_back(errors[drain_errors_]);
+}
+
+Saver::Votes Saver::votes() const {
+  const std::lock_guard lock(mutex_);
+  Votes votes{};
+  votes[kBusy] = task_ != Task::none ? 1 : 0;
+  votes[kFailed] = error_ || (drain_ && drain_->fatal()) ? 1 : 0;
+  votes[kWords] = static_cast<std::int32_t>((part_.size() + sizeof(std::int32_t) - 1) / sizeof(std::int32_t));
+  return votes;
+}
+
+void Saver::start(Task task) {
+  {
+    const std::lock_guard lock(mutex_);
+    task_ = task;
+  }
+  changed_.notify_all();
+}
+
+void Saver::begin(const store::TrainingState& state) {
+  const Stopwatch watch(report_.stall_s);
+  if (phase_ != Phase::idle) {
+    ++report_.passed_over;
+    return;
+  }
+  name_ = store::checkpoint_name(number_++);
+  state_ = state;
+  phase_ = Phase::writing;
+  snapshot_.begin();
+  if (has_one_core()) snapshot_.complete();
+  start(Task::write);
+}
+
+void Saver::before_update() {
+  if (phase_ != Phase::writing) return;
+  const Stopwatch watch(report_.stall_s);
+  snapshot_.complete();
+}
+
+// The parts of all ranks, each filled up to so many words.
+Result<void> Saver::collect_parts(std::int32_t words) {
+  const auto each = static_cast<std::size_t>(words) * sizeof(std::int32_t);
+  const bool first = comm::rank_of(world_) == 0;
+  const auto ranks = static_cast<std::size_t>(comm::size_of(world_));
+  std::string own;
+  {
+    const std::lock_guard lock(mutex_);
+    own = std::move(part_);
+    part_.clear();
+  }
+  own.resize(each, '\0');
+  std::string all = own;
+  if (ranks > 1 && words > 0) {
+    all.resize(first ? ranks * each : 0);
+    const comm::Call call{.verb = comm::Verb::gather,
+                          .input = own.data(),
+                          .output = all.data(),
+                          .count = static_cast<std::size_t>(words),
+                          .type = comm::ElementType::i32};
+    if (Result<void> done = comm::run(world_, call); !done) return done;
+  }
+  parts_.clear();
+  for (std::size_t i = 0; i < all.size(); i += each) parts_.push_back(all.substr(i, each));
+  for (std::string& part : parts_) part.resize(part.find_last_not_of('\0') + 1);
+  return {};
+}
+
+Result<std::optional<Error>> Saver::give_up() {
+  Result<void> own;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::optional<Error> fatal = drain_ ? drain_->fatal() : std::nullopt;
+    if (fatal) own = tl::unexpected(*fatal);
+    if (error_) own = tl::unexpected(*error_);
+    error_.reset();
+    part_.clear();
+  }
+  const bool by_drain = phase_ == Phase::idle;
+  Result<std::optional<Error>> agreed = agree(world_, own);
+  if (!agreed || !*agreed) return agreed;
+  Error& error = **agreed;
+  error.kind = ErrorKind::infeasible;
+  if (!by_drain) error.message = fmt::format("checkpoint of step {}: {}", state_.step, error.message);
+  phase_ = Phase::idle;
+  ++report_.failed;
+  report_.errors.push_back(to_string(error));
+  if (by_drain || settings_.tiers.front().on_error == store::OnError::stop) return agreed;
+  return std::nullopt;
+}
+
+Result<std::optional<Error>> Saver::advance(const Votes& agreed) {
+  note_errors();
+  if (agreed[kFailed] != 0 && (phase_ == Phase::idle || agreed[kBusy] == 0)) return give_up();
+  if (phase_ == Phase::idle || agreed[kBusy] != 0) return std::nullopt;
+  const Stopwatch watch(report_.stall_s);
+  if (phase_ == Phase::writing) {
+    if (Result<void> collected = collect_parts(agreed[kWords]); !collected) return tl::unexpected(collected.error());
+    phase_ = Phase::committing;
+    if (comm::rank_of(world_) == 0) start(Task::commit);
+    return std::nullopt;
+  }
+  phase_ = Phase::idle;
+  ++report_.saved;
+  newest_ = name_;
+  report_.newest_step = state_.step;
+  return std::nullopt;
+}
+
+// Nobody would ever free it.
+void Saver::empty_first_tier() {
+  const store::Tier& first = settings_.tiers.front();
+  const std::vector<store::TierStatus> tiers = drain_->status();
+  const auto has_newest = [&](const store::TierStatus& one) { return one.newest == newest_; };
+  if (newest_.empty() || std::none_of(tiers.begin() + 1, tiers.end(), has_newest)) return;
+  if (const Result<void> emptied = store::remove_store(*first.files, first.root); !emptied)
+    report_.errors.push_back(to_string(emptied.error()));
+}
+
+Result<std::optional<Error>> Saver::finish(bool at_end) {
+  constexpr std::chrono::milliseconds kLookEvery(20);
+  bool told_last = !at_end;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kLookEvery, [&] { return task_ == Task::none; });
+    }
+    if (phase_ == Phase::idle && !told_last) {
+      if (drain_ && !newest_.empty()) drain_->add(newest_, true);
+      told_last = true;
+    }
+    const Votes own = votes();
+    const bool drains = drain_ && drain_->busy();
+    std::array<std::int32_t, 4> all = {own[0], own[1], own[2], drains ? 1 : 0};
+    const Result<std::optional<Error>> agreed = agree(world_, {}, all);
+    if (!agreed) return agreed;
+    if (phase_ == Phase::idle && all[3] == 0 && all[kFailed] == 0 && told_last) break;
+    Result<std::optional<Error>> advanced = advance({all[0], all[1], all[2]});
+    if (!advanced || *advanced) return advanced;
+    if (phase_ == Phase::idle && drains) std::this_thread::sleep_for(kLookEvery);
+  }
+  note_errors();
+  if (at_end && drain_ && settings_.empties_first) empty_first_tier();
+  return std::nullopt;
+}
+
+Result<Opened> open_tiers(comm::Communicator& world, const CheckpointSettings& settings) {
+  Result<void> own;
+  std::array<std::int32_t, 1> number = {0};
+  if (comm::rank_of(world) == 0) {
+    for (const store::Tier& tier : settings.tiers) {
+      if (own) own = open_tier(tier, settings.resume_from);
+    }
+    const Result<std::int64_t> next = own ? store::next_number(settings.tiers) : 0;
+    if (!next) own = tl::unexpected(next.error());
+    if (next) number[0] = static_cast<std::int32_t>(*next);
+  }
+  const Result<std::optional<Error>> refused = agree(world, own, number);
+  if (!refused) return tl::unexpected(refused.error());
+  return Opened{number[0], *refused};
+}
+
+}  // namespace twinpod::train

@@ -1,0 +1,41 @@
+// How fast this rank multiplies, while all of them do.
+#include <algorithm>
+#include <vector>
+
+#include "core/half.hpp"
+#include "kernel/gemm.hpp"
+#include "kernel/processor.hpp"
+#include "kernel/product.hpp"
+#include "train/loop.hpp"
+#include "train/loop_timeline.hpp"
+
+namespace twinpod::train {
+
+Result<double> measured_peak(comm::Communicator& world, spec::Precision precision) {
+  constexpr std::int64_t kShapes[][3] = {{1024, 1024, 1024}, {2048, 1536, 384}, {3072, 3072, 384}, {1536, 1536, 1536}};
+  constexpr int kRounds = 4;
+  kernel::flush_denormals();
+  kernel::set_threads(1);
+  double best = 0;
+  for (const auto& shape : kShapes) {
+    const kernel::Gemm gemm{.m = shape[0], .n = shape[1], .k = shape[2]};
+    const auto measure = [&]<typename T>(T one) {
+      const std::vector<T> a(static_cast<std::size_t>(gemm.m * gemm.k), one);
+      const std::vector<T> b(static_cast<std::size_t>(gemm.k * gemm.n), one);
+      std::vector<T> c(static_cast<std::size_t>(gemm.m * gemm.n));
+      for (int round = 0; round < kRounds; ++round) {
+        const Clock::time_point begin = Clock::now();
+        kernel::gemm<T>(gemm, a.data(), b.data(), c.data());
+        best = std::max(best, 2.0 * static_cast<double>(gemm.m * gemm.n * gemm.k) / seconds_since(begin));
+      }
+    };
+    precision == spec::Precision::bf16 ? measure(to_bf16(0.5F)) : measure(0.5F);
+  }
+  const Result<std::vector<double>> all = gather(world, best);
+  if (!all) return tl::unexpected(all.error());
+  double sum = 0;
+  for (const double one : *all) sum += one;
+  return sum / static_cast<double>(all->size());
+}
+
+}  // namespace twinpod::train

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# twinpod train saves and resumes: killed at random moments it ends as if nobody had, on other layouts too.
+#
+#     tests/checkpoint.sh [--program PATH]
+source "$(dirname "$0")/check.bash"
+source tests/train_job.bash
+if [[ ${1:-} == --program ]]; then program=$2; fi
+
+exactly() { twinpod train "$@" --deterministic --json 2>"$scratch/err" </dev/null; }
+value() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1" "$2"; }
+bits() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); print([x.hex() for x in run["losses"][-20:] + [run["final_loss"]]])' "$1"; }
+wait_until() {  # wait_until CONDITION...: half a minute at most
+  local i
+  for ((i = 0; i < 600; ++i)); do
+    "$@" && return
+    sleep 0.05
+  done
+  return 1
+}
+
+# Ends the whole job as a power failure would, whatever its processes are busy with: at a random moment behind its start or
+# behind its next checkpoint.
+killed=$scratch/killed
+latest() { cat "$killed/latest" 2>/dev/null; }
+kill_one() {  # kill_one ROUND ARGUMENT...
+  local round=$1 before job_process
+  shift
+  before=$(latest)
+  setsid "$program" train "$@" --deterministic --json >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  job_process=$!
+  saved_more() { [[ $(latest) != "$before" ]]; }
+  ((round % 3 == 0)) || wait_until saved_more
+  sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
+  kill -9 -- "-$job_process" && kills=$((kills + 1))
+  wait "$job_process"
+}
+kills=0
+ten_kills() {
+  local round
+  kill_one 1 "$job" --ranks 2 --store "$killed" --checkpoint-every 7 --steps 1000000 --decay constant
+  for round in {2..10}; do kill_one "$round" --resume "$killed"; done
+} 2>/dev/null
+same_bits() {
+  exactly --resume "$killed" --steps 1 >"$scratch/out.json"
+  local steps=$(($(value "$scratch/out.json" first_step) + 20))
+  exactly --resume "$killed" --steps "$steps" >"$scratch/out.json"
+  exactly "$job" --ranks 2 --decay constant --steps "$steps" >"$scratch/whole.json"
+  echo "$kills kills, $(latest), $steps steps"
+  [[ $kills == 10 && $(value "$scratch/out.json" first_step) == $((steps - 20)) && $(bits "$scratch/out.json") == "$(bits "$scratch/whole.json")" ]]
+}
+ten_kills
+check "killed ten times, it goes on with the same bits" same_bits
+
+short() { twinpod train "$@" --json 2>"$scratch/err" </dev/null; }
+near() {  # near RESUMED.json WHOLE.json: the same losses from where it was resumed
+  python3 - "$1" "$2" <<'END'
+import json, sys
+resumed, whole = (json.load(open(path)) for path in sys.argv[1:])
+rest = whole["losses"][resumed["first_step"]:]
+assert resumed["first_step"] > 0 and len(rest) == len(resumed["losses"]), resumed["first_step"]
+for a, b in zip(rest, resumed["losses"]):
+    assert abs(a - b) <= 1e-5 * a, (a, b)
+assert resumed["peak_memory_bytes_by_rank"] == resumed["predicted_peak_memory_bytes_by_rank"]
+END
+}
+short "$job" --ranks 2 --store "$scratch/a" --checkpoint-every 2 --steps 3 --decay constant >/dev/null
+short "$job" --ranks 2 --decay constant >"$scratch/six.json"
+other_layout() { short --resume "$scratch/a" --store "$scratch/$1" --steps 6 "${@:2}" >"$scratch/out.json" && near "$scratch/out.json" "$scratch/six.json"; }
+check "tp 2 goes on where dp 2 was" other_layout b --tp 2 --dp 1
+check "four ranks go on where two were, zero 3" other_layout c --dp 4 --zero 3
+check "one rank goes on where two were" other_layout d --dp 1
+check "without flags it goes on as it was, and saves there" bash -c "$(declare -f twinpod); program=$program; twinpod train --resume '$scratch/a' --steps 6 --json >'$scratch/out.json' 2>/dev/null && [[ \$(cat '$scratch/a/latest') == checkpoint-00000[2-9] ]]"
+check "a finished run says so" bash -c "'$program' train --resume '$scratch/a' --steps 6 | grep -q 'nothing is left to train'"
+
+if command -v mpirun >/dev/null; then
+  over_mpi() {
+    mpirun --allow-run-as-root --oversubscribe -n 2 "$program" train --resume "$scratch/a" --store "$scratch/e" --steps 8 --tp 2 --json \
+      >"$scratch/out.json" 2>"$scratch/err" </dev/null && [[ $(value "$scratch/out.json" steps) == 2 && -e $scratch/e/latest ]]
+  }
+  check "over MPI" over_mpi
+fi
+
+refuses() {  # refuses STATUS PATTERN ARGUMENT...
+  local wanted=$1 pattern=$2 status
+  shift 2
+  twinpod train "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  status=$?
+  [[ $status == "$wanted" && ! -s $scratch/out ]] && grep -qE -- "$pattern" "$scratch/err" && return
+  echo "status $status: $(cat "$scratch/out" "$scratch/err")"
+  return 1
+}
+check "another model is refused" refuses 2 "model.ffn is 128, here 256" "$job" --set model.ffn=256 --resume "$scratch/a" --ranks 2 --steps 9
+check "a store of another run is not saved to" refuses 2 "holds checkpoints of a run already" "$job" --store "$scratch/a"
+check "nothing to resume from" refuses 1 "there is no whole checkpoint" --resume "$scratch/none"
+check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-every 5
+check "a peer is no place for them" refuses 1 "not kept in the memory of a peer" "$job" --set "checkpoint.store=[{tier: peer}]"
+check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
+
+asked_to_stop() {
+  "$program" train "$job" --ranks 2 --steps 1000000 --store "$scratch/stop" --metrics "$scratch/lines" --json \
+    >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  wait_until test -s "$scratch/lines"
+  kill -"$1" "$job_process"
+  wait "$job_process" || return 1
+  [[ $(value "$scratch/out.json" stopped) == True ]] &&
+    [[ $(value "$scratch/out.json" checkpoint_step) == "$(value "$scratch/out.json" steps)" ]]
+}
+check "SIGTERM: saved, and ended in peace" asked_to_stop TERM
+
+# Every tier of a list gets what it should.
+cat >>"$job" <<END
+checkpoint: {every: 2, store: [{tier: local, path: $scratch/fast, keep: 1}, {tier: shared, path: $scratch/slow, every: 2, keep: 3}]}
+END
+on_tiers() {
+  short "$job" --ranks 2 --steps 8 >"$scratch/out.json" && [[ -e $scratch/fast/latest && -e $scratch/slow/latest ]] &&
+    rm -r "$scratch/fast" && short --resume "$scratch/slow" --steps 9 >"$scratch/out.json" && [[ -e $scratch/fast/latest ]]
+}
+in_memory() {
+  local memory=$scratch/memory tiers="[{tier: memory, path: $scratch/memory}, {tier: shared, path: $scratch/disk, every: 1000}]"
+  setsid "$program" train "$job" --ranks 2 --steps 1000000 --set "checkpoint.store=$tiers" >/dev/null 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  wait_until test -e "$memory/latest"
+  kill -9 -- "-$job_process"
+  wait "$job_process" 2>/dev/null
+  mkdir -p "$scratch/disk" && short --resume "$memory" --steps 100 >"$scratch/out.json" || { cat "$scratch/err" && return 1; }
+  [[ $(value "$scratch/out.json" first_step) -ge 2 && -e $scratch/disk/latest && ! -e $memory ]]
+}
+check "memory outlives the ranks, and is emptied into the slower tier at the end" in_memory
+check "tiers: what the fast one lost comes from the slow one" on_tiers
+finish_checks
