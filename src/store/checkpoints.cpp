@@ -127,20 +127,35 @@ Result<void> remove_checkpoint(Files& files, const std::string& root, const std:
   return files.sync_folder(root);
 }
 
-Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
-  const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
-  if (!infos) return tl::unexpected(infos.error());
-  std::vector<std::string> kept;
+std::vector<std::string> checkpoints_to_remove(const std::vector<CheckpointInfo>& infos, const PruneRule& rule) {
+  int num_kept = 0;
   std::vector<std::string> leaving;
-  for (const CheckpointInfo& info : *infos) {
-    const bool enough = static_cast<int>(kept.size()) >= std::max(keep, 1);
-    if (info.number < below && (enough || (info.abandoned && !kept.empty()))) {
+  for (const CheckpointInfo& info : infos) {
+    const bool enough = num_kept >= std::max(rule.keep, 1);
+    const bool named = info.name == rule.whole || (info.complete && rule.every > 0 && info.step % rule.every == 0);
+    if (info.number < rule.below && !named && (enough || (info.abandoned && num_kept > 0))) {
       leaving.push_back(info.name);
     } else if (info.complete) {
-      kept.push_back(info.name);
+      ++num_kept;
     }
   }
+  return leaving;
+}
+
+Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
+  return prune_checkpoints(files, root, PruneRule{.keep = keep, .below = below});
+}
+
+Result<int> prune_checkpoints(Files& files, const std::string& root, const PruneRule& rule) {
+  const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
+  if (!infos) return tl::unexpected(infos.error());
+  const std::vector<std::string> leaving = checkpoints_to_remove(*infos, rule);
   if (leaving.empty()) return 0;
+  std::vector<std::string> kept;
+  for (const CheckpointInfo& info : *infos) {
+    const bool leaves = std::find(leaving.begin(), leaving.end(), info.name) != leaving.end();
+    if (info.complete && !leaves) kept.push_back(info.name);
+  }
   if (Result<void> safe = make_durable(files, root, kept); !safe) return tl::unexpected(safe.error());
   if (Result<void> right = keep_latest_right(files, root, kept.front(), leaving); !right) {
     return tl::unexpected(right.error());

@@ -53,6 +53,8 @@ class Files {
   // Names in the folder, sorted.
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual Result<bool> exists(const std::string& path) = 0;
+  // When it was last written, in seconds since 1970; 0: not known.
+  virtual Result<std::int64_t> modified_s(const std::string& path);
 };
 
 // "path: cannot be written: No space left on device"; `code` is an errno.

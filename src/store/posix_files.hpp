@@ -20,6 +20,7 @@ class PosixFiles final : public Files {
   Result<void> remove(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+  Result<std::int64_t> modified_s(const std::string& path) override;
 };
 
 }  // namespace twinpod::store

@@ -73,6 +73,21 @@ Result<bool> make_room(const Tier& to, const std::string& name, const Manifest& 
   return true;
 }
 
+// Of another tier with a checkpoint of the same name, only the manifest is read: it has the checksums of all the rest.
+Result<void> check_same_on(const std::vector<Tier>& tiers, const FoundOnTier& found) {
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    if (i == found.tier) continue;
+    const Result<Manifest> other = read_manifest(*tiers[i].files, tiers[i].root + "/" + found.name);
+    if (!other || *other == found.manifest) continue;  // what cannot be read is not there, or damaged
+    return infeasible(
+        fmt::format("{} of tier {} ({}, step {}) is another checkpoint than that of tier {} ({}, step {})", found.name,
+                    tiers[i].name, tiers[i].root, other->state.step, tiers[found.tier].name, tiers[found.tier].root,
+                    found.manifest.state.step),
+        "two runs have saved to these tiers: name one of them alone, or move one checkpoint away");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std::string& name,
@@ -108,6 +123,7 @@ Result<FoundOnTier> newest_on_tiers(const std::vector<Tier>& tiers) {
       found.tier = tier;
       found.name = name;
       found.manifest = std::move(*manifest);
+      if (Result<void> same = check_same_on(tiers, found); !same) return tl::unexpected(same.error());
       return found;
     }
     found.passed_over.push_back(fmt::format("{} on tier {}: {}", name, tiers[tier].name, to_string(manifest.error())));

@@ -70,6 +70,18 @@ TEST(StoreTiers, TheFastestTierWithTheNewestIsTaken) {
   EXPECT_EQ(found.manifest.state.step, 2);
 }
 
+TEST(StoreTiers, DifferentCheckpointsOfOneNumberAreNoticed) {
+  World world;
+  world.save(1);
+  ASSERT_TRUE(save_step(world.local, "/s", 7, kLayout));
+  const Result<FoundOnTier> found = newest_on_tiers(world.tiers);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().message,
+            "checkpoint-000001 of tier local (/s, step 7) is another checkpoint than that of tier memory (/s, step 1)");
+  world.save(2);
+  EXPECT_EQ(newest_on_tiers(world.tiers)->manifest.state.step, 2) << "an older conflict is in nobody's way";
+}
+
 TEST(StoreTiers, AnotherTierIsTakenWhenOneIsDamaged) {
   World world;
   const std::string name = world.save(1);
