@@ -40,7 +40,7 @@ constexpr std::size_t kNamedDamages = 20;
 // A checkpoint on a tier.
 struct Row {
   std::string tier;
-  std::string path;
+  std::string path;  // of the store, for messages
   CheckpointInfo info;
   double age_s = -1;  // -1: not known
   std::vector<Damage> damages = {};
@@ -67,11 +67,12 @@ Result<std::vector<Row>> rows_of(const std::vector<std::string>& addresses, bool
     if (!infos) return tl::unexpected(infos.error());
     for (const CheckpointInfo& info : *infos) {
       if (!existing->checkpoint.empty() && existing->checkpoint != info.name) continue;
-      Row row{existing->store.tier, existing->store.root, info};
-      row.age_s = age_of(files, folder_of(row), info);
+      Row row{existing->store.tier, existing->store.address, info};
+      const std::string folder = existing->store.root + "/" + info.name;
+      row.age_s = age_of(files, folder, info);
       Progress progress("verify " + info.name, static_cast<std::size_t>(info.bytes));
       const auto more = [&](std::int64_t bytes) { progress.advance(static_cast<std::size_t>(bytes)); };
-      if (verify && !info.abandoned) row.damages = store::find_damages(files, folder_of(row), more);
+      if (verify && !info.abandoned) row.damages = store::find_damages(files, folder, more);
       rows.push_back(std::move(row));
     }
   }
@@ -161,8 +162,8 @@ Result<std::string> verify(const Arguments& arguments, const std::vector<std::st
 
 std::string pruned_text(const store::ExistingStore& existing, const std::vector<std::string>& leaving,
                         const std::string& whole, bool dry) {
-  if (leaving.empty()) return fmt::format("{}: nothing to remove\n", existing.address);
-  std::string text = fmt::format("{}: {} {} checkpoints; the newest whole one is {}\n", existing.address,
+  if (leaving.empty()) return fmt::format("{}: nothing to remove\n", existing.store.address);
+  std::string text = fmt::format("{}: {} {} checkpoints; the newest whole one is {}\n", existing.store.address,
                                  dry ? "would remove" : "removed", leaving.size(), whole);
   for (const std::string& name : leaving) text += fmt::format("  {}\n", name);
   return text;
@@ -182,7 +183,7 @@ Result<std::string> prune(const Arguments& arguments, const std::vector<std::str
     if (!existing) return tl::unexpected(existing.error());
     if (!existing->checkpoint.empty()) {
       return input_error(fmt::format("{} is one checkpoint; prune takes a store", address),
-                         "twinpod checkpoint prune " + existing->store.root);
+                         "twinpod checkpoint prune " + existing->store.address);
     }
     store::Files& files = *existing->store.files;
     const Result<store::WholeCheckpoint> newest = store::newest_whole(files, existing->store.root);
@@ -196,7 +197,7 @@ Result<std::string> prune(const Arguments& arguments, const std::vector<std::str
       if (!removed) return tl::unexpected(removed.error());
     }
     text += pruned_text(*existing, leaving, newest->name, dry);
-    for (const std::string& name : leaving) json["removed"].push_back(existing->address + "/" + name);
+    for (const std::string& name : leaving) json["removed"].push_back(existing->store.address + "/" + name);
   }
   return arguments.has("json") ? json.dump(2) + "\n" : text;
 }

@@ -57,7 +57,7 @@ ordered_json json_of(const StoredTensor& tensor) {
 
 std::string shown_json(const PickedCheckpoint& picked) {
   const store::Manifest& manifest = picked.manifest;
-  ordered_json json = {{"path", picked.folder()},           {"step", manifest.state.step},
+  ordered_json json = {{"path", picked.address()},          {"step", manifest.state.step},
                        {"samples", manifest.state.samples}, {"bytes", store::total_bytes(manifest)},
                        {"shards", manifest.shards.size()},  {"extent_bytes", manifest.extent_bytes}};
   json["random"] = ordered_json::array();
@@ -82,7 +82,7 @@ std::string shown_text(const PickedCheckpoint& picked) {
     tensors.row({tensor.name, tensor.dtype, store::to_string(tensor.shape), fmt::to_string(tensor.regions.size()),
                  format_bytes(static_cast<double>(bytes_of(tensor)))});
   }
-  return fmt::format("{}: {} in {} shards\n\n{}\n{}", picked.folder(),
+  return fmt::format("{}: {} in {} shards\n\n{}\n{}", picked.address(),
                      format_bytes(static_cast<double>(store::total_bytes(manifest))), manifest.shards.size(),
                      state.text(), tensors.text());
 }
@@ -92,8 +92,8 @@ Result<const StoredTensor*> tensor_called(const PickedCheckpoint& picked, const 
   std::vector<std::string> known;
   for (const StoredTensor& tensor : picked.manifest.tensors) known.push_back(tensor.name);
   const std::string nearest = nearest_name(name, known);
-  return input_error(fmt::format("{} has no tensor `{}`", picked.folder(), name),
-                     nearest.empty() ? fmt::format("twinpod checkpoint show {} lists them", picked.folder())
+  return input_error(fmt::format("{} has no tensor `{}`", picked.address(), name),
+                     nearest.empty() ? fmt::format("twinpod checkpoint show {} lists them", picked.address())
                                      : fmt::format("did you mean `{}`?", nearest));
 }
 
@@ -121,7 +121,7 @@ Result<std::string> show_tensor(const PickedCheckpoint& picked, const std::strin
   table.row({"norm", fmt::format("{:.6g}", summary->norm)});
   table.row({"NaN", fmt::to_string(summary->num_nan)});
   table.row({"infinite", fmt::to_string(summary->num_infinite)});
-  return fmt::format("{} of {}: {} {}, every byte as it was written\n\n{}", name, picked.folder(), (*tensor)->dtype,
+  return fmt::format("{} of {}: {} {}, every byte as it was written\n\n{}", name, picked.address(), (*tensor)->dtype,
                      store::to_string((*tensor)->shape), table.text());
 }
 
@@ -201,7 +201,7 @@ Result<std::string> diff_checkpoints(const Arguments& arguments, const std::vect
   const Result<store::Difference> difference = store::difference_of(read_from(*a), read_from(*b));
   if (!difference) return tl::unexpected(difference.error());
   if (arguments.has("json")) return difference_json(*difference);
-  return fmt::format("{} and {}\n{}", a->folder(), b->folder(), difference_text(*difference));
+  return fmt::format("{} and {}\n{}", a->address(), b->address(), difference_text(*difference));
 }
 
 Result<std::string> export_checkpoint(const Arguments& arguments, const std::vector<std::string>& words) {
@@ -229,7 +229,7 @@ Result<std::string> import_checkpoint(const Arguments& arguments, const std::vec
   if (!opened) return tl::unexpected(opened.error());
   const Result<std::string> name = store::import_weights(words, *opened->files, opened->root);
   if (!name) return tl::unexpected(name.error());
-  const std::string path = opened->root + "/" + *name;
+  const std::string path = opened->address + "/" + *name;
   if (arguments.has("json")) return dumped({{"path", path}, {"step", 0}});
   return fmt::format("{}: step 0, weights of {}\n", path, fmt::join(words, ", "));
 }

@@ -32,6 +32,12 @@ class Files {
  public:
   virtual ~Files() = default;
 
+  // Whether names can be changed. Where they cannot, on an object store, nothing is seen of a file before sync() has
+  // returned, and all of it then; so it is written under its own name, and put() replaces one.
+  virtual bool has_rename() const { return true; }
+  // Makes or replaces a file in one step, durably. Only where there is no rename.
+  virtual Result<void> put(const std::string& path, std::span<const std::byte> bytes);
+
   // For writing. Refused when the name is taken.
   virtual Result<File> create(const std::string& path) = 0;
   // For reading.
@@ -67,8 +73,12 @@ Result<void> read_all(Files& files, const File& file, std::int64_t offset, std::
 // A whole file; refused when it has more than `max_bytes`.
 Result<Bytes> read_whole(Files& files, const std::string& path, std::int64_t max_bytes);
 
-// Writes `path`.partial, syncs it and gives it its name, replacing what had it. The name is durable after
-// sync_folder(). What an earlier attempt left under the temporary name is removed.
+// Where a file is written that will be `path`, and what ends that once it is synced and closed.
+std::string path_while_written(const Files& files, const std::string& path);
+Result<void> give_name(Files& files, const std::string& path);
+
+// Writes `path`.partial, syncs it and gives it its name, replacing what had it; or puts it, where there is no rename.
+// The name is durable after sync_folder(). What an earlier attempt left under the temporary name is removed.
 Result<void> write_new_file(Files& files, const std::string& path, std::span<const std::byte> bytes);
 
 inline constexpr std::string_view kPartial = ".partial";

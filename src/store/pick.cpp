@@ -23,11 +23,13 @@ SplitPath split(const std::string& path) {
   return {path.substr(0, std::max<std::size_t>(slash, 1)), path.substr(slash + 1)};
 }
 
-tl::unexpected<Error> not_there(Files& files, const std::string& path) {
-  const SplitPath parts = split(path);
-  const std::string nearest = nearest_name(parts.name, files.list(parts.folder).value_or(std::vector<std::string>()));
-  const std::string hint = parts.folder == "." ? nearest : parts.folder + "/" + nearest;
-  return input_error(fmt::format("{}: there is no such store", path),
+tl::unexpected<Error> not_there(const OpenedStore& store) {
+  const SplitPath parts = split(store.root);
+  const std::string nearest =
+      nearest_name(parts.name, store.files->list(parts.folder).value_or(std::vector<std::string>()));
+  const std::string above = split(store.address).folder;
+  const std::string hint = above == "." ? nearest : above + "/" + nearest;
+  return input_error(fmt::format("{}: there is no such store", store.address),
                      nearest.empty() ? "" : fmt::format("did you mean {}?", hint));
 }
 
@@ -73,12 +75,13 @@ Result<ExistingStore> open_existing(const std::string& address) {
   if (!store) return tl::unexpected(store.error());
   const Result<bool> there = store->files->exists(store->root);
   if (!there) return tl::unexpected(there.error());
-  if (!*there) return not_there(*store->files, store->root);
-  ExistingStore existing{*store, "", store->root};
+  if (!*there) return not_there(*store);
+  ExistingStore existing{*store, ""};
   const SplitPath parts = split(store->root);
   if (checkpoint_number(parts.name) >= 0) {
     existing.checkpoint = parts.name;
     existing.store.root = parts.folder;
+    existing.store.address = split(store->address).folder;
   }
   return existing;
 }
@@ -90,7 +93,7 @@ Result<PickedCheckpoint> pick_checkpoint(const std::string& address, std::option
   if (picked.name.empty()) {
     const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(*picked.store.files, picked.store.root);
     if (!infos) return tl::unexpected(infos.error());
-    Result<std::string> name = choose(picked.store.root, *infos, step);
+    Result<std::string> name = choose(picked.store.address, *infos, step);
     if (!name) return tl::unexpected(name.error());
     picked.name = *name;
   }
@@ -98,7 +101,7 @@ Result<PickedCheckpoint> pick_checkpoint(const std::string& address, std::option
   if (!manifest) return tl::unexpected(manifest.error());
   picked.manifest = std::move(*manifest);
   if (!step || picked.manifest.state.step == *step) return picked;
-  return input_error(fmt::format("{} is of step {}, not {}", picked.folder(), picked.manifest.state.step, *step),
+  return input_error(fmt::format("{} is of step {}, not {}", picked.address(), picked.manifest.state.step, *step),
                      "without --step, or with the address of the store");
 }
 

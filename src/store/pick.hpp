@@ -18,7 +18,6 @@ namespace twinpod::store {
 struct ExistingStore {
   OpenedStore store;
   std::string checkpoint;
-  std::string address;  // of the store, as it was written
 };
 Result<ExistingStore> open_existing(const std::string& address);
 
@@ -27,6 +26,7 @@ struct PickedCheckpoint {
   std::string name;
   Manifest manifest;
   std::string folder() const { return store.root + "/" + name; }
+  std::string address() const { return store.address + "/" + name; }  // for messages
 };
 // Without a step: the one that was named, or the newest that is complete.
 Result<PickedCheckpoint> pick_checkpoint(const std::string& address, std::optional<std::int64_t> step = std::nullopt);

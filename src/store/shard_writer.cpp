@@ -43,7 +43,7 @@ Result<void> ShardWriter::flush() {
 Result<Shard> write_shard_file(Files& files, const std::string& folder, const std::string& file,
                                std::int64_t extent_bytes, const std::function<Result<void>(ShardWriter&)>& fill) {
   const std::string path = folder + "/" + file;
-  const Result<File> opened = files.create(path + std::string(kPartial));
+  const Result<File> opened = files.create(path_while_written(files, path));
   if (!opened) return tl::unexpected(opened.error());
   ShardWriter writer(files, *opened, extent_bytes);
   Result<void> written = fill(writer);
@@ -51,7 +51,7 @@ Result<Shard> write_shard_file(Files& files, const std::string& folder, const st
   const Result<void> closed = files.close(*opened);
   if (!written) return tl::unexpected(written.error());
   if (!closed) return tl::unexpected(closed.error());
-  if (Result<void> named = files.rename(opened->path, path); !named) return tl::unexpected(named.error());
+  if (Result<void> named = give_name(files, path); !named) return tl::unexpected(named.error());
   if (Result<void> synced = files.sync_folder(folder); !synced) return tl::unexpected(synced.error());
   return Shard{file, writer.bytes(), std::move(writer.checksums())};
 }

@@ -35,7 +35,7 @@ Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& nam
   const std::string path = fmt::format("{}/{}/{}", to.root, name, shard.file);
   const Result<File> source = from.files->open(fmt::format("{}/{}/{}", from.root, name, shard.file));
   if (!source) return tl::unexpected(source.error());
-  const Result<File> target = to.files->create(path + std::string(kPartial));
+  const Result<File> target = to.files->create(path_while_written(*to.files, path));
   if (!target) {
     (void)from.files->close(*source);
     return tl::unexpected(target.error());
@@ -45,7 +45,7 @@ Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& nam
   const Result<void> closed = to.files->close(*target);
   if (!copied) return copied;
   if (!closed) return closed;
-  return to.files->rename(target->path, path);
+  return give_name(*to.files, path);
 }
 
 // false: it is there already. What has a manifest is never removed here, not even when it cannot be read: perhaps only

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 
+#include "store/checkpoints.hpp"
 #include "store/extents.hpp"
 #include "store/posix_files.hpp"
 #include "store/safetensors.hpp"
@@ -124,6 +126,9 @@ Result<std::string> import_open(Files& disk, const std::vector<Source>& sources,
   if (!all) return tl::unexpected(all.error());
   const Result<void> committed = commit_checkpoint(files, root, *name, std::move(*all));
   if (!committed) return tl::unexpected(committed.error());
+  // Only what earlier saves began and did not end.
+  const Result<int> pruned = prune_checkpoints(files, root, INT_MAX);
+  if (!pruned) return tl::unexpected(pruned.error());
   return name;
 }
 

@@ -33,7 +33,7 @@ struct Exported {
 Result<Exported> export_weights(const ReadFrom& from, const ExportRequest& request);
 
 // A checkpoint of step 0 with these files as its shards, byte for byte. Refused when a tensor is in two of them.
-// Returns its name.
+// What earlier saves left there without an end is removed. Returns its name.
 Result<std::string> import_weights(const std::vector<std::string>& paths, Files& files, const std::string& root,
                                    const OnBytes& on_bytes = {});
 
