@@ -20,6 +20,16 @@ Result<void> Files::put(const std::string& path, std::span<const std::byte> /*by
   return io_error(path, "put", ENOTSUP);
 }
 
+Result<void> Files::begin_write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) {
+  return write_all(*this, file, offset, bytes);
+}
+
+Result<void> Files::begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes) {
+  return read_all(*this, file, offset, bytes);
+}
+
+Result<void> Files::wait(const File& /*file*/, std::size_t /*left*/) { return {}; }
+
 Result<std::int64_t> Files::modified_s(const std::string& /*path*/) { return 0; }
 
 tl::unexpected<Error> io_error(const std::string& path, std::string_view what, int code) {

@@ -46,6 +46,13 @@ class Files {
   // Both return how many bytes were moved, which may be fewer than asked for; read: 0 at the end.
   virtual Result<std::size_t> write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual Result<std::size_t> read(const File& file, std::int64_t offset, std::span<std::byte> bytes) = 0;
+  // All of the bytes, while the caller does something else: they must stay where they are until wait() says so. Fastest
+  // from memory and at offsets of whole blocks (aligned.hpp). Here, and wherever nothing better is known: at once.
+  virtual Result<void> begin_write(const File& file, std::int64_t offset, std::span<const std::byte> bytes);
+  virtual Result<void> begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes);
+  // Until all but the last `left` of those that were begun for the file are done. An error is that of any of them; the
+  // others are done then, too. sync() and close() wait for all.
+  virtual Result<void> wait(const File& file, std::size_t left);
   virtual Result<std::int64_t> size(const File& file) = 0;
   virtual Result<void> sync(const File& file) = 0;
 

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "core/nearest.hpp"
-#include "store/posix_files.hpp"
+#include "store/direct_files.hpp"
 #include "store/s3_files.hpp"
 
 namespace twinpod::store {
@@ -111,7 +111,7 @@ Result<OpenedStore> open_files(const std::string& address) {
   std::string root = address;
   while (root.size() > 1 && root.back() == '/') root.pop_back();
   if (root.empty()) return input_error("the address of a store is empty", "write a folder, such as runs/a");
-  return OpenedStore{std::make_shared<PosixFiles>(), root, root, tier_of_folder(root)};
+  return OpenedStore{std::make_shared<DirectFiles>(), root, root, tier_of_folder(root)};
 }
 
 }  // namespace twinpod::store

@@ -5,7 +5,7 @@
 
 namespace twinpod::store {
 
-class PosixFiles final : public Files {
+class PosixFiles : public Files {
  public:
   Result<File> create(const std::string& path) override;
   Result<File> open(const std::string& path) override;

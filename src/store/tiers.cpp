@@ -16,18 +16,16 @@ namespace {
 // A shard on its way, both ends open.
 Result<void> copy_extents(Files& from, const File& source, Files& to, const File& target, const Manifest& manifest,
                           const Shard& shard, const OnProgress& progress) {
-  const auto all = static_cast<std::int64_t>(shard.checksums.size());
-  const std::int64_t most = extents_at_once(manifest.extent_bytes);
-  Bytes bytes;
-  for (std::int64_t first = 0; first < all; first += most) {
-    Result<void> read = read_extents(from, source, manifest, shard, first, std::min(most, all - first), bytes);
-    if (!read) return read;
-    if (Result<void> put = write_all(to, target, first * manifest.extent_bytes, bytes); !put) return put;
-    if (progress && !progress(static_cast<std::int64_t>(bytes.size()))) {
-      return infeasible(fmt::format("copying to {} was stopped", target.path));
-    }
-  }
-  return to.sync(target);
+  const OnExtents put = [&](const ExtentRange& range, std::span<const std::byte> bytes) -> Result<void> {
+    // It is the reader's buffer, so this one is done before the next.
+    Result<void> written = to.begin_write(target, range.first * manifest.extent_bytes, bytes);
+    if (written) written = to.wait(target, 0);
+    if (!written) return written;
+    if (!progress || progress(static_cast<std::int64_t>(bytes.size()))) return {};
+    return infeasible(fmt::format("copying to {} was stopped", target.path));
+  };
+  Result<void> copied = read_ranges(from, source, manifest, shard, all_extents(manifest, shard), put);
+  return copied ? to.sync(target) : copied;
 }
 
 Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& name, const Manifest& manifest,
