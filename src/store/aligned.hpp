@@ -1,5 +1,8 @@
-// Memory that direct I/O accepts: aligned to a block, and not set to zero.
+// Memory that direct I/O accepts: aligned to a block, not set to zero, and in large pages when it is long, as the
+// kernel has to look up each page for each read and write.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
@@ -11,16 +14,17 @@ namespace twinpod::store {
 
 // Of disks and pages; direct I/O moves whole ones.
 inline constexpr std::size_t kBlockBytes = 4096;
+inline constexpr std::size_t kLargePageBytes = 2 << 20;
 
 class AlignedBytes {
  public:
   AlignedBytes() = default;
-  explicit AlignedBytes(std::size_t bytes)
-      : bytes_(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, rounded_up(bytes))), &std::free), size_(bytes) {
+  explicit AlignedBytes(std::size_t bytes) : size_(bytes) {
+    const std::size_t page = bytes >= kLargePageBytes ? kLargePageBytes : kBlockBytes;
+    const std::size_t room = (bytes + page - 1) / page * page;
+    bytes_.reset(static_cast<std::byte*>(std::aligned_alloc(page, room)));
     if (!bytes_) throw std::bad_alloc();
-  }
-  static constexpr std::size_t rounded_up(std::size_t bytes) {
-    return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+    if (page == kLargePageBytes) (void)::madvise(bytes_.get(), room, MADV_HUGEPAGE);  // a wish
   }
 
   std::byte* data() const { return bytes_.get(); }

@@ -11,8 +11,9 @@
 
 namespace twinpod::store {
 
-// Bytes of one read or write, rounded to extents: long enough for a disk, short enough for a cache.
-inline constexpr std::int64_t kMoveBytes = 8 << 20;
+// Bytes of one read or write, rounded to extents: long enough for a disk, and short enough that those under way stay in
+// the processor's cache, where they are copied and summed.
+inline constexpr std::int64_t kMoveBytes = 2 << 20;
 // At least one.
 std::int64_t extents_at_once(std::int64_t extent_bytes);
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/nearest.hpp"
 #include "store/extents.hpp"
 #include "store/safetensors.hpp"
 #include "store/save.hpp"
+#include "store/stream_copy.hpp"
 
 namespace twinpod::store {
 namespace {
@@ -105,7 +105,7 @@ Result<std::int64_t> read_copies(Files& files, const File& file, const Manifest&
   const OnExtents take = [&](const ExtentRange& range, std::span<const std::byte> bytes) -> Result<void> {
     bytes_read += static_cast<std::int64_t>(bytes.size());
     for (; next != copies.end() && next->from / extent < range.first + range.count; ++next) {
-      std::memcpy(next->to, bytes.data() + (next->from - range.first * extent), static_cast<std::size_t>(next->count));
+      stream_copy(next->to, bytes.data() + (next->from - range.first * extent), static_cast<std::size_t>(next->count));
     }
     return {};
   };

@@ -65,6 +65,7 @@ Result<File> S3Files::open(const std::string& path) {
 Result<void> S3Files::close(const File& file) {
   const std::shared_ptr<Open> open = opened(file);
   if (!open) return {};
+  (void)wait(file, 0);  // whoever wanted to know has asked
   {
     const std::lock_guard lock(mutex_);
     open_.erase(file.id);
@@ -139,6 +140,25 @@ Result<std::size_t> S3Files::read(const File& file, std::int64_t offset, std::sp
   const std::int64_t left = std::max<std::int64_t>(0, open->object.bytes - offset);
   const std::size_t count = std::min(bytes.size(), static_cast<std::size_t>(left));
   return client_.read(open->key, open->object.etag, offset, bytes.first(count));
+}
+
+Result<void> S3Files::begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes) {
+  const std::shared_ptr<Open> open = opened(file);
+  if (!open) return io_error(file.path, "read", EBADF);
+  open->reads.push_back(
+      std::async(std::launch::async, [this, file, offset, bytes] { return read_all(*this, file, offset, bytes); }));
+  return {};
+}
+
+Result<void> S3Files::wait(const File& file, std::size_t left) {
+  const std::shared_ptr<Open> open = opened(file);
+  Result<void> done;
+  while (open && open->reads.size() > (done ? left : 0)) {
+    Result<void> one = open->reads.front().get();
+    open->reads.pop_front();
+    if (done && !one) done = one;
+  }
+  return done;
 }
 
 Result<std::int64_t> S3Files::size(const File& file) {

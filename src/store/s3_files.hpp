@@ -9,6 +9,7 @@
 // What a process that was killed had uploaded is removed with the folder that it was for.
 #pragma once
 
+#include <deque>
 #include <future>
 #include <map>
 #include <memory>
@@ -39,6 +40,8 @@ class S3Files final : public Files {
   Result<void> close(const File& file) override;
   Result<std::size_t> write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) override;
   Result<std::size_t> read(const File& file, std::int64_t offset, std::span<std::byte> bytes) override;
+  Result<void> begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes) override;
+  Result<void> wait(const File& file, std::size_t left) override;
   Result<std::int64_t> size(const File& file) override;
   Result<void> sync(const File& file) override;
   Result<void> sync_folder(const std::string& path) override;
@@ -61,6 +64,7 @@ class S3Files final : public Files {
     int next_part = 1;
     std::vector<std::future<Result<S3Part>>> in_flight = {};
     std::vector<S3Part> parts = {};
+    std::deque<std::future<Result<void>>> reads = {};
   };
 
   std::shared_ptr<Open> opened(const File& file);
