@@ -64,7 +64,7 @@ Result<Request> request_of(const Arguments& arguments) {
 
 // What the command prints; nullopt: there is no such command, or it failed.
 std::optional<std::string> output_of(const std::string& command) {
-  std::FILE* pipe = ::popen(command.c_str(), "r");  // NOLINT(cert-env33-c): the folder is quoted
+  std::FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return std::nullopt;
   std::string text;
   std::array<char, 4096> part{};

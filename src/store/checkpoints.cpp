@@ -10,8 +10,6 @@
 namespace twinpod::store {
 namespace {
 
-constexpr std::int64_t kMaxLatestBytes = 1000;
-
 Result<void> check_length(Files& files, const std::string& path, std::int64_t bytes) {
   const Result<File> file = files.open(path);
   if (!file) return tl::unexpected(file.error());
@@ -61,14 +59,9 @@ Result<void> make_durable(Files& files, const std::string& root, const std::vect
 // A process that was killed may have left `latest` behind the newest.
 Result<void> keep_latest_right(Files& files, const std::string& root, const std::string& newest,
                                const std::vector<std::string>& leaving) {
-  const std::string path = fmt::format("{}/{}", root, kLatestFile);
-  const Result<bool> there = files.exists(path);
-  if (!there) return tl::unexpected(there.error());
-  if (!*there) return {};
-  const Result<Bytes> text = read_whole(files, path, kMaxLatestBytes);
-  if (!text) return tl::unexpected(text.error());
-  const bool leaves = std::any_of(leaving.begin(), leaving.end(),
-                                  [&](const std::string& name) { return text_of(*text) == name + "\n"; });
+  const Result<std::string> named = latest_name(files, root);
+  if (!named) return tl::unexpected(named.error());
+  const bool leaves = std::find(leaving.begin(), leaving.end(), *named) != leaving.end();
   return leaves ? move_latest(files, root, newest) : Result<void>();
 }
 

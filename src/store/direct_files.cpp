@@ -109,7 +109,7 @@ Result<void> DirectFiles::begin_write(const File& file, std::int64_t offset, std
   if (to == nullptr) return PosixFiles::begin_write(file, offset, bytes);
   const std::size_t before = to->begun.size();
   const std::int64_t end = offset + static_cast<std::int64_t>(bytes.size());
-  auto* data = const_cast<std::byte*>(bytes.data());  // NOLINT: it is only read from
+  auto* data = const_cast<std::byte*>(bytes.data());  // it is only read from
   const std::size_t blocks = whole_blocks(offset, data, bytes.size());
   if (blocks > 0) allocate(*to, offset + static_cast<std::int64_t>(blocks));
   Result<void> done;

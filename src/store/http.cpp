@@ -77,8 +77,8 @@ void set_body(CURL* handle, const HttpRequest& request) {
 }  // namespace
 
 Http::Http() {
-  static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
-  (void)kStarted;
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // once, also when two threads come
+  (void)started;
 }
 
 Http::~Http() {

@@ -37,7 +37,7 @@ constexpr std::string_view kS3 = "s3://";
 // The first that is set and not empty.
 std::string environment(std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets them while we run
+    const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') return value;
   }
   return "";

@@ -14,6 +14,7 @@ namespace twinpod::store {
 namespace {
 
 constexpr std::string_view kCheckpoint = "checkpoint-";
+constexpr std::int64_t kMaxLatestBytes = 1000;
 
 // Of a region in a shard: the tensor's name when it is all of it.
 std::string entry_name(const HeldRegion& held) {
@@ -158,6 +159,18 @@ Result<void> move_latest(Files& files, const std::string& root, const std::strin
   const std::string path = fmt::format("{}/{}", root, kLatestFile);
   if (Result<void> put = write_new_file(files, path, bytes_of(name + "\n")); !put) return put;
   return files.sync_folder(root);
+}
+
+Result<std::string> latest_name(Files& files, const std::string& root) {
+  const std::string path = fmt::format("{}/{}", root, kLatestFile);
+  const Result<bool> there = files.exists(path);
+  if (!there) return tl::unexpected(there.error());
+  if (!*there) return "";
+  const Result<Bytes> text = read_whole(files, path, kMaxLatestBytes);
+  if (!text) return tl::unexpected(text.error());
+  std::string name(text_of(*text));
+  if (name.ends_with('\n')) name.pop_back();
+  return name;
 }
 
 }  // namespace twinpod::store

@@ -71,6 +71,15 @@ Result<bool> make_room(const Tier& to, const std::string& name, const Manifest& 
   return true;
 }
 
+// Whoever put it there may have been killed before its name was durable, or `latest` moved.
+Result<void> acknowledge_again(const Tier& to, const std::string& name) {
+  if (Result<void> synced = to.files->sync_folder(to.root + "/" + name); !synced) return synced;
+  const Result<std::string> named = latest_name(*to.files, to.root);
+  if (!named) return tl::unexpected(named.error());
+  if (checkpoint_number(*named) < checkpoint_number(name)) return move_latest(*to.files, to.root, name);
+  return to.files->sync_folder(to.root);
+}
+
 // Of another tier with a checkpoint of the same name, only the manifest is read: it has the checksums of all the rest.
 Result<void> check_same_on(const std::vector<Tier>& tiers, const FoundOnTier& found) {
   for (std::size_t i = 0; i < tiers.size(); ++i) {
@@ -94,7 +103,10 @@ Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std
   if (!manifest) return tl::unexpected(manifest.error());
   const Result<bool> wanted = make_room(to, name, *manifest);
   if (!wanted) return tl::unexpected(wanted.error());
-  if (!*wanted) return 0;
+  if (!*wanted) {
+    if (Result<void> again = acknowledge_again(to, name); !again) return tl::unexpected(again.error());
+    return 0;
+  }
   for (const Shard& shard : manifest->shards) {
     Result<void> copied = copy_shard(from, to, name, *manifest, shard, progress);
     if (!copied) return tl::unexpected(copied.error());
