@@ -31,6 +31,7 @@ extern const Command kCollective;
 extern const Command kProgramCommand;
 extern const Command kSimulate;
 extern const Command kTrain;
+extern const Command kCheckpoint;
 extern const Command kCompare;
 extern const Command kShow;
 extern const Command kValidate;

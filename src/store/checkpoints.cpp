@@ -10,8 +10,6 @@
 namespace twinpod::store {
 namespace {
 
-constexpr std::int64_t kMaxLatestBytes = 1000;
-
 Result<void> check_length(Files& files, const std::string& path, std::int64_t bytes) {
   const Result<File> file = files.open(path);
   if (!file) return tl::unexpected(file.error());
@@ -61,14 +59,9 @@ Result<void> make_durable(Files& files, const std::string& root, const std::vect
 // A process that was killed may have left `latest` behind the newest.
 Result<void> keep_latest_right(Files& files, const std::string& root, const std::string& newest,
                                const std::vector<std::string>& leaving) {
-  const std::string path = fmt::format("{}/{}", root, kLatestFile);
-  const Result<bool> there = files.exists(path);
-  if (!there) return tl::unexpected(there.error());
-  if (!*there) return {};
-  const Result<Bytes> text = read_whole(files, path, kMaxLatestBytes);
-  if (!text) return tl::unexpected(text.error());
-  const bool leaves = std::any_of(leaving.begin(), leaving.end(),
-                                  [&](const std::string& name) { return text_of(*text) == name + "\n"; });
+  const Result<std::string> named = latest_name(files, root);
+  if (!named) return tl::unexpected(named.error());
+  const bool leaves = std::find(leaving.begin(), leaving.end(), *named) != leaving.end();
   return leaves ? move_latest(files, root, newest) : Result<void>();
 }
 
@@ -142,20 +135,35 @@ Result<void> remove_store(Files& files, const std::string& root) {
   return others ? Result<void>() : files.remove(root);
 }
 
-Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
-  const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
-  if (!infos) return tl::unexpected(infos.error());
-  std::vector<std::string> kept;
+std::vector<std::string> checkpoints_to_remove(const std::vector<CheckpointInfo>& infos, const PruneRule& rule) {
+  int num_kept = 0;
   std::vector<std::string> leaving;
-  for (const CheckpointInfo& info : *infos) {
-    const bool enough = static_cast<int>(kept.size()) >= std::max(keep, 1);
-    if (info.number < below && (enough || (info.abandoned && !kept.empty()))) {
+  for (const CheckpointInfo& info : infos) {
+    const bool enough = num_kept >= std::max(rule.keep, 1);
+    const bool named = info.name == rule.whole || (info.complete && rule.every > 0 && info.step % rule.every == 0);
+    if (info.number < rule.below && !named && (enough || (info.abandoned && num_kept > 0))) {
       leaving.push_back(info.name);
     } else if (info.complete) {
-      kept.push_back(info.name);
+      ++num_kept;
     }
   }
+  return leaving;
+}
+
+Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
+  return prune_checkpoints(files, root, PruneRule{.keep = keep, .below = below});
+}
+
+Result<int> prune_checkpoints(Files& files, const std::string& root, const PruneRule& rule) {
+  const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
+  if (!infos) return tl::unexpected(infos.error());
+  const std::vector<std::string> leaving = checkpoints_to_remove(*infos, rule);
   if (leaving.empty()) return 0;
+  std::vector<std::string> kept;
+  for (const CheckpointInfo& info : *infos) {
+    const bool leaves = std::find(leaving.begin(), leaving.end(), info.name) != leaving.end();
+    if (info.complete && !leaves) kept.push_back(info.name);
+  }
   if (Result<void> safe = make_durable(files, root, kept); !safe) return tl::unexpected(safe.error());
   if (Result<void> right = keep_latest_right(files, root, kept.front(), leaving); !right) {
     return tl::unexpected(right.error());

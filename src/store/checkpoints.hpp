@@ -41,9 +41,20 @@ Result<void> remove_checkpoint(Files& files, const std::string& root, const std:
 // All checkpoints, `latest`, and the folder if nothing else is in it.
 Result<void> remove_store(Files& files, const std::string& root);
 
-// Keeps the `keep` newest complete ones and removes what is older; abandoned ones go when a newer one is complete. One
-// that cannot be read is not counted, and stays while it is newer than the oldest that is kept. Returns how many were
-// removed. keep < 1 keeps one. With `below`, only what has a smaller number is removed. A save may be going on.
+// What pruning keeps.
+struct PruneRule {
+  int keep = 1;                    // the newest so many that are complete; less than 1 keeps one
+  std::int64_t every = 0;          // and all complete ones whose step this divides; 0: no others
+  std::int64_t below = INT64_MAX;  // only what has a smaller number is removed
+  std::string whole = {};          // one that is never removed: the newest of which every byte was checked
+};
+
+// Names, newest first. Abandoned ones go when a newer one is complete. One that cannot be read is not counted, and
+// stays while it is newer than the oldest that is kept.
+std::vector<std::string> checkpoints_to_remove(const std::vector<CheckpointInfo>& infos, const PruneRule& rule);
+
+// Returns how many were removed. A save may be going on.
+Result<int> prune_checkpoints(Files& files, const std::string& root, const PruneRule& rule);
 Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below = INT64_MAX);
 
 }  // namespace twinpod::store

@@ -16,6 +16,22 @@ Result<void> close_after(Files& files, const File& file, Result<void> done) {
 
 }  // namespace
 
+Result<void> Files::put(const std::string& path, std::span<const std::byte> /*bytes*/) {
+  return io_error(path, "put", ENOTSUP);
+}
+
+Result<void> Files::begin_write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) {
+  return write_all(*this, file, offset, bytes);
+}
+
+Result<void> Files::begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes) {
+  return read_all(*this, file, offset, bytes);
+}
+
+Result<void> Files::wait(const File& /*file*/, std::size_t /*left*/) { return {}; }
+
+Result<std::int64_t> Files::modified_s(const std::string& /*path*/) { return 0; }
+
 tl::unexpected<Error> io_error(const std::string& path, std::string_view what, int code) {
   Error error;
   error.kind = ErrorKind::infeasible;
@@ -69,7 +85,16 @@ Result<Bytes> read_whole(Files& files, const std::string& path, std::int64_t max
   return bytes;
 }
 
+std::string path_while_written(const Files& files, const std::string& path) {
+  return files.has_rename() ? path + std::string(kPartial) : path;
+}
+
+Result<void> give_name(Files& files, const std::string& path) {
+  return files.has_rename() ? files.rename(path_while_written(files, path), path) : Result<void>();
+}
+
 Result<void> write_new_file(Files& files, const std::string& path, std::span<const std::byte> bytes) {
+  if (!files.has_rename()) return files.put(path, bytes);
   const std::string temporary = path + std::string(kPartial);
   const Result<bool> left_over = files.exists(temporary);
   if (!left_over) return tl::unexpected(left_over.error());

@@ -32,6 +32,12 @@ class Files {
  public:
   virtual ~Files() = default;
 
+  // Whether names can be changed. Where they cannot, on an object store, nothing is seen of a file before sync() has
+  // returned, and all of it then; so it is written under its own name, and put() replaces one.
+  virtual bool has_rename() const { return true; }
+  // Makes or replaces a file in one step, durably. Only where there is no rename.
+  virtual Result<void> put(const std::string& path, std::span<const std::byte> bytes);
+
   // For writing. Refused when the name is taken.
   virtual Result<File> create(const std::string& path) = 0;
   // For reading.
@@ -40,6 +46,13 @@ class Files {
   // Both return how many bytes were moved, which may be fewer than asked for; read: 0 at the end.
   virtual Result<std::size_t> write(const File& file, std::int64_t offset, std::span<const std::byte> bytes) = 0;
   virtual Result<std::size_t> read(const File& file, std::int64_t offset, std::span<std::byte> bytes) = 0;
+  // All of the bytes, while the caller does something else: they must stay where they are until wait() says so. Fastest
+  // from memory and at offsets of whole blocks (aligned.hpp). Here, and wherever nothing better is known: at once.
+  virtual Result<void> begin_write(const File& file, std::int64_t offset, std::span<const std::byte> bytes);
+  virtual Result<void> begin_read(const File& file, std::int64_t offset, std::span<std::byte> bytes);
+  // Until all but the last `left` of those that were begun for the file are done. An error is that of any of them; the
+  // others are done then, too. sync() and close() wait for all.
+  virtual Result<void> wait(const File& file, std::size_t left);
   virtual Result<std::int64_t> size(const File& file) = 0;
   virtual Result<void> sync(const File& file) = 0;
 
@@ -53,6 +66,8 @@ class Files {
   // Names in the folder, sorted.
   virtual Result<std::vector<std::string>> list(const std::string& path) = 0;
   virtual Result<bool> exists(const std::string& path) = 0;
+  // When it was last written, in seconds since 1970; 0: not known.
+  virtual Result<std::int64_t> modified_s(const std::string& path);
 };
 
 // "path: cannot be written: No space left on device"; `code` is an errno.
@@ -65,8 +80,12 @@ Result<void> read_all(Files& files, const File& file, std::int64_t offset, std::
 // A whole file; refused when it has more than `max_bytes`.
 Result<Bytes> read_whole(Files& files, const std::string& path, std::int64_t max_bytes);
 
-// Writes `path`.partial, syncs it and gives it its name, replacing what had it. The name is durable after
-// sync_folder(). What an earlier attempt left under the temporary name is removed.
+// Where a file is written that will be `path`, and what ends that once it is synced and closed.
+std::string path_while_written(const Files& files, const std::string& path);
+Result<void> give_name(Files& files, const std::string& path);
+
+// Writes `path`.partial, syncs it and gives it its name, replacing what had it; or puts it, where there is no rename.
+// The name is durable after sync_folder(). What an earlier attempt left under the temporary name is removed.
 Result<void> write_new_file(Files& files, const std::string& path, std::span<const std::byte> bytes);
 
 inline constexpr std::string_view kPartial = ".partial";

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/nearest.hpp"
 #include "store/extents.hpp"
 #include "store/safetensors.hpp"
 #include "store/save.hpp"
+#include "store/stream_copy.hpp"
 
 namespace twinpod::store {
 namespace {
@@ -83,28 +83,34 @@ Result<void> plan_copies(const Manifest& manifest, const WantedRegion& wanted, C
 }
 
 // Copies of extents that follow each other are served by one read.
+std::vector<ExtentRange> ranges_of(const std::vector<Copy>& copies, std::int64_t extent) {
+  const std::int64_t most = extents_at_once(extent);
+  std::vector<ExtentRange> ranges;
+  for (const Copy& copy : copies) {
+    const std::int64_t number = copy.from / extent;
+    const bool joins =
+        !ranges.empty() && number <= ranges.back().first + ranges.back().count && number < ranges.back().first + most;
+    if (!joins) ranges.push_back({number, 0});
+    ranges.back().count = number - ranges.back().first + 1;
+  }
+  return ranges;
+}
+
 Result<std::int64_t> read_copies(Files& files, const File& file, const Manifest& manifest, const Shard& shard,
                                  std::vector<Copy>& copies) {
   const std::int64_t extent = manifest.extent_bytes;
-  const std::int64_t most = extents_at_once(extent);
   std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.from < b.from; });
   std::int64_t bytes_read = 0;
-  Bytes bytes;
-  for (std::size_t i = 0; i < copies.size();) {
-    const std::int64_t first = copies[i].from / extent;
-    std::int64_t last = first;
-    std::size_t end = i;
-    while (end < copies.size() && copies[end].from / extent <= last + 1 && copies[end].from / extent < first + most) {
-      last = copies[end++].from / extent;
-    }
-    Result<void> read = read_extents(files, file, manifest, shard, first, last - first + 1, bytes);
-    if (!read) return tl::unexpected(read.error());
+  auto next = copies.begin();
+  const OnExtents take = [&](const ExtentRange& range, std::span<const std::byte> bytes) -> Result<void> {
     bytes_read += static_cast<std::int64_t>(bytes.size());
-    for (; i < end; ++i) {
-      std::memcpy(copies[i].to, bytes.data() + (copies[i].from - first * extent),
-                  static_cast<std::size_t>(copies[i].count));
+    for (; next != copies.end() && next->from / extent < range.first + range.count; ++next) {
+      stream_copy(next->to, bytes.data() + (next->from - range.first * extent), static_cast<std::size_t>(next->count));
     }
-  }
+    return {};
+  };
+  const Result<void> read = read_ranges(files, file, manifest, shard, ranges_of(copies, extent), take);
+  if (!read) return tl::unexpected(read.error());
   return bytes_read;
 }
 
@@ -126,14 +132,8 @@ Result<void> verify_open_shard(Files& files, const File& file, const Manifest& m
         ErrorKind::infeasible, fmt::format("has {} bytes, {} were written", *size, shard.bytes), "", file.path, 0, 0};
     return tl::unexpected(std::move(error));
   }
-  const auto all = static_cast<std::int64_t>(shard.checksums.size());
-  const std::int64_t most = extents_at_once(manifest.extent_bytes);
-  Bytes bytes;
-  for (std::int64_t first = 0; first < all; first += most) {
-    Result<void> read = read_extents(files, file, manifest, shard, first, std::min(most, all - first), bytes);
-    if (!read) return read;
-  }
-  return {};
+  return read_ranges(files, file, manifest, shard, all_extents(manifest, shard),
+                     [](const ExtentRange&, std::span<const std::byte>) { return Result<void>(); });
 }
 
 }  // namespace

@@ -110,4 +110,10 @@ Result<bool> PosixFiles::exists(const std::string& path) {
   return io_error(path, "examined", errno);
 }
 
+Result<std::int64_t> PosixFiles::modified_s(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return io_error(path, "examined", errno);
+  return static_cast<std::int64_t>(status.st_mtime);
+}
+
 }  // namespace twinpod::store

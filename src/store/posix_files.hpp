@@ -5,7 +5,7 @@
 
 namespace twinpod::store {
 
-class PosixFiles final : public Files {
+class PosixFiles : public Files {
  public:
   Result<File> create(const std::string& path) override;
   Result<File> open(const std::string& path) override;
@@ -20,6 +20,7 @@ class PosixFiles final : public Files {
   Result<void> remove(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+  Result<std::int64_t> modified_s(const std::string& path) override;
 };
 
 }  // namespace twinpod::store

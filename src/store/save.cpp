@@ -7,64 +7,14 @@
 #include <cstring>
 #include <set>
 
-#include "store/checksum.hpp"
-#include "store/extents.hpp"
 #include "store/safetensors.hpp"
+#include "store/shard_writer.hpp"
 
 namespace twinpod::store {
 namespace {
 
 constexpr std::string_view kCheckpoint = "checkpoint-";
-
-// Writes one byte after the other, in long writes, with a checksum for each extent.
-class ShardWriter {
- public:
-  ShardWriter(Files& files, File file, std::int64_t extent_bytes)
-      : files_(files),
-        file_(std::move(file)),
-        extent_(static_cast<std::size_t>(extent_bytes)),
-        capacity_(extent_ * static_cast<std::size_t>(extents_at_once(extent_bytes))) {}
-
-  Result<void> add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const std::size_t count = std::min(bytes.size(), capacity_ - buffer_.size());
-      buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
-      bytes = bytes.subspan(count);
-      if (buffer_.size() < capacity_) continue;
-      if (Result<void> flushed = flush(); !flushed) return flushed;
-    }
-    return {};
-  }
-
-  // Everything is on the disk.
-  Result<void> finish() {
-    if (Result<void> flushed = flush(); !flushed) return flushed;
-    return files_.sync(file_);
-  }
-
-  std::int64_t bytes() const { return written_; }
-  std::vector<std::uint64_t>& checksums() { return checksums_; }
-
- private:
-  Result<void> flush() {
-    const std::span<const std::byte> bytes(buffer_);
-    for (std::size_t i = 0; i < bytes.size(); i += extent_) {
-      checksums_.push_back(checksum(bytes.subspan(i, std::min(extent_, bytes.size() - i))));
-    }
-    Result<void> done = write_all(files_, file_, written_, bytes);
-    written_ += static_cast<std::int64_t>(bytes.size());
-    buffer_.clear();
-    return done;
-  }
-
-  Files& files_;
-  File file_;
-  std::size_t extent_;
-  std::size_t capacity_;
-  Bytes buffer_;
-  std::int64_t written_ = 0;
-  std::vector<std::uint64_t> checksums_;
-};
+constexpr std::int64_t kMaxLatestBytes = 1000;
 
 // Of a region in a shard: the tensor's name when it is all of it.
 std::string entry_name(const HeldRegion& held) {
@@ -115,7 +65,7 @@ Result<void> write_content(ShardWriter& writer, const std::string& header, const
   for (const TensorEntry& entry : entries) {
     if (Result<void> added = writer.add(by_entry.at(entry.name)->bytes); !added) return added;
   }
-  return writer.finish();
+  return {};
 }
 
 std::string parent_of(const std::string& path) {
@@ -191,17 +141,11 @@ Result<Manifest> write_shard(Files& files, const std::string& folder, const std:
   Manifest manifest = shard_manifest(entries, *by_entry, static_cast<std::int64_t>(header.size()));
   manifest.extent_bytes = extent_bytes;
 
-  const std::string path = folder + "/" + file;
-  const Result<File> opened = files.create(path + std::string(kPartial));
-  if (!opened) return tl::unexpected(opened.error());
-  ShardWriter writer(files, *opened, extent_bytes);
-  const Result<void> written = write_content(writer, header, entries, *by_entry);
-  const Result<void> closed = files.close(*opened);
-  if (!written) return tl::unexpected(written.error());
-  if (!closed) return tl::unexpected(closed.error());
-  if (Result<void> named = files.rename(opened->path, path); !named) return tl::unexpected(named.error());
-  if (Result<void> synced = files.sync_folder(folder); !synced) return tl::unexpected(synced.error());
-  manifest.shards.push_back({file, writer.bytes(), std::move(writer.checksums())});
+  Result<Shard> shard = write_shard_file(files, folder, file, extent_bytes, [&](ShardWriter& writer) {
+    return write_content(writer, header, entries, *by_entry);
+  });
+  if (!shard) return tl::unexpected(shard.error());
+  manifest.shards.push_back(std::move(*shard));
   return manifest;
 }
 
@@ -226,6 +170,18 @@ Result<void> move_latest(Files& files, const std::string& root, const std::strin
   const std::string path = fmt::format("{}/{}", root, kLatestFile);
   if (Result<void> put = write_new_file(files, path, bytes_of(name + "\n")); !put) return put;
   return files.sync_folder(root);
+}
+
+Result<std::string> latest_name(Files& files, const std::string& root) {
+  const std::string path = fmt::format("{}/{}", root, kLatestFile);
+  const Result<bool> there = files.exists(path);
+  if (!there) return tl::unexpected(there.error());
+  if (!*there) return "";
+  const Result<Bytes> text = read_whole(files, path, kMaxLatestBytes);
+  if (!text) return tl::unexpected(text.error());
+  std::string name(text_of(*text));
+  if (name.ends_with('\n')) name.pop_back();
+  return name;
 }
 
 }  // namespace twinpod::store

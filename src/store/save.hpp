@@ -62,6 +62,9 @@ Result<void> commit_checkpoint(Files& files, const std::string& root, const std:
 // Makes `latest` name this one, durably. REQUIRES: it is durable itself.
 Result<void> move_latest(Files& files, const std::string& root, const std::string& name);
 
+// What `latest` names; "" when there is none.
+Result<std::string> latest_name(Files& files, const std::string& root);
+
 // Which of its regions each rank should write: equal ones only once, as many bytes as possible by each. Every rank
 // finds the same from the regions of all; their `bytes` are not looked at.
 std::vector<std::vector<std::size_t>> regions_to_write(const std::vector<std::vector<HeldRegion>>& of_ranks);

@@ -71,16 +71,22 @@ Result<File> SimulatedFiles::open_as(const std::string& path, int node) {
   return File{id, path};
 }
 
-Result<File> SimulatedFiles::create(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+Result<int> SimulatedFiles::new_node(const std::string& path, bool folder) {
   if (const int code = next_fault(Kind::name); code != 0) return io_error(path, "created", code);
   const Place place = find(path);
   if (place.folder == nullptr) return io_error(path, "created", ENOENT);
   if (place.node != 0) return io_error(path, "created", EEXIST);
   const int node = next_id_++;
-  nodes_[node] = Node{};
+  nodes_[node].folder = folder;
   change_names(*place.folder, {{place.name, node}});
-  return open_as(path, node);
+  return node;
+}
+
+Result<File> SimulatedFiles::create(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  const Result<int> node = new_node(path, false);
+  if (!node) return tl::unexpected(node.error());
+  return open_as(path, *node);
 }
 
 Result<File> SimulatedFiles::open(const std::string& path) {
@@ -178,13 +184,8 @@ Result<void> SimulatedFiles::rename(const std::string& from, const std::string& 
 
 Result<void> SimulatedFiles::make_folder(const std::string& path) {
   const std::lock_guard lock(mutex_);
-  if (const int code = next_fault(Kind::name); code != 0) return io_error(path, "created", code);
-  const Place place = find(path);
-  if (place.folder == nullptr) return io_error(path, "created", ENOENT);
-  if (place.node != 0) return io_error(path, "created", EEXIST);
-  const int node = next_id_++;
-  nodes_[node].folder = true;
-  change_names(*place.folder, {{place.name, node}});
+  const Result<int> node = new_node(path, true);
+  if (!node) return tl::unexpected(node.error());
   return {};
 }
 

@@ -106,6 +106,8 @@ class SimulatedFiles final : public Files {
   void change_names(Node& folder, const NameChange& change);
   static void restart_node(Node& node, Loss loss, Rng& rng);
   Result<File> open_as(const std::string& path, int node);
+  // A node with a name that was free: what create() and make_folder() do.
+  Result<int> new_node(const std::string& path, bool folder);
   Result<void> sync_once(const File& file);
 
   std::mutex mutex_;

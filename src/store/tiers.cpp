@@ -16,18 +16,16 @@ namespace {
 // A shard on its way, both ends open.
 Result<void> copy_extents(Files& from, const File& source, Files& to, const File& target, const Manifest& manifest,
                           const Shard& shard, const OnProgress& progress) {
-  const auto all = static_cast<std::int64_t>(shard.checksums.size());
-  const std::int64_t most = extents_at_once(manifest.extent_bytes);
-  Bytes bytes;
-  for (std::int64_t first = 0; first < all; first += most) {
-    Result<void> read = read_extents(from, source, manifest, shard, first, std::min(most, all - first), bytes);
-    if (!read) return read;
-    if (Result<void> put = write_all(to, target, first * manifest.extent_bytes, bytes); !put) return put;
-    if (progress && !progress(static_cast<std::int64_t>(bytes.size()))) {
-      return infeasible(fmt::format("copying to {} was stopped", target.path));
-    }
-  }
-  return to.sync(target);
+  const OnExtents put = [&](const ExtentRange& range, std::span<const std::byte> bytes) -> Result<void> {
+    // It is the reader's buffer, so this one is done before the next.
+    Result<void> written = to.begin_write(target, range.first * manifest.extent_bytes, bytes);
+    if (written) written = to.wait(target, 0);
+    if (!written) return written;
+    if (!progress || progress(static_cast<std::int64_t>(bytes.size()))) return {};
+    return infeasible(fmt::format("copying to {} was stopped", target.path));
+  };
+  Result<void> copied = read_ranges(from, source, manifest, shard, all_extents(manifest, shard), put);
+  return copied ? to.sync(target) : copied;
 }
 
 Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& name, const Manifest& manifest,
@@ -35,7 +33,7 @@ Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& nam
   const std::string path = fmt::format("{}/{}/{}", to.root, name, shard.file);
   const Result<File> source = from.files->open(fmt::format("{}/{}/{}", from.root, name, shard.file));
   if (!source) return tl::unexpected(source.error());
-  const Result<File> target = to.files->create(path + std::string(kPartial));
+  const Result<File> target = to.files->create(path_while_written(*to.files, path));
   if (!target) {
     (void)from.files->close(*source);
     return tl::unexpected(target.error());
@@ -45,7 +43,7 @@ Result<void> copy_shard(const Tier& from, const Tier& to, const std::string& nam
   const Result<void> closed = to.files->close(*target);
   if (!copied) return copied;
   if (!closed) return closed;
-  return to.files->rename(target->path, path);
+  return give_name(*to.files, path);
 }
 
 // false: it is there already. What has a manifest is never removed here, not even when it cannot be read: perhaps only
@@ -73,6 +71,30 @@ Result<bool> make_room(const Tier& to, const std::string& name, const Manifest& 
   return true;
 }
 
+// Whoever put it there may have been killed before its name was durable, or `latest` moved.
+Result<void> acknowledge_again(const Tier& to, const std::string& name) {
+  if (Result<void> synced = to.files->sync_folder(to.root + "/" + name); !synced) return synced;
+  const Result<std::string> named = latest_name(*to.files, to.root);
+  if (!named) return tl::unexpected(named.error());
+  if (checkpoint_number(*named) < checkpoint_number(name)) return move_latest(*to.files, to.root, name);
+  return to.files->sync_folder(to.root);
+}
+
+// Of another tier with a checkpoint of the same name, only the manifest is read: it has the checksums of all the rest.
+Result<void> check_same_on(const std::vector<Tier>& tiers, const FoundOnTier& found) {
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    if (i == found.tier) continue;
+    const Result<Manifest> other = read_manifest(*tiers[i].files, tiers[i].root + "/" + found.name);
+    if (!other || *other == found.manifest) continue;  // what cannot be read is not there, or damaged
+    return infeasible(
+        fmt::format("{} of tier {} ({}, step {}) is another checkpoint than that of tier {} ({}, step {})", found.name,
+                    tiers[i].name, tiers[i].root, other->state.step, tiers[found.tier].name, tiers[found.tier].root,
+                    found.manifest.state.step),
+        "two runs have saved to these tiers: name one of them alone, or move one checkpoint away");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std::string& name,
@@ -81,7 +103,10 @@ Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std
   if (!manifest) return tl::unexpected(manifest.error());
   const Result<bool> wanted = make_room(to, name, *manifest);
   if (!wanted) return tl::unexpected(wanted.error());
-  if (!*wanted) return 0;
+  if (!*wanted) {
+    if (Result<void> again = acknowledge_again(to, name); !again) return tl::unexpected(again.error());
+    return 0;
+  }
   for (const Shard& shard : manifest->shards) {
     Result<void> copied = copy_shard(from, to, name, *manifest, shard, progress);
     if (!copied) return tl::unexpected(copied.error());
@@ -108,6 +133,7 @@ Result<FoundOnTier> newest_on_tiers(const std::vector<Tier>& tiers) {
       found.tier = tier;
       found.name = name;
       found.manifest = std::move(*manifest);
+      if (Result<void> same = check_same_on(tiers, found); !same) return tl::unexpected(same.error());
       return found;
     }
     found.passed_over.push_back(fmt::format("{} on tier {}: {}", name, tiers[tier].name, to_string(manifest.error())));

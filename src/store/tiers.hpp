@@ -53,7 +53,8 @@ struct FoundOnTier {
 };
 
 // The newest checkpoint that is whole on some tier, from the fastest tier that has it whole. Reads all of it. A tier
-// that cannot be read is passed over.
+// that cannot be read is passed over. Refused when another tier has a different checkpoint of that name: two runs have
+// saved to these tiers, and nobody can say which of them is meant.
 Result<FoundOnTier> newest_on_tiers(const std::vector<Tier>& tiers);
 
 // A number for the next checkpoint that no tier has yet.

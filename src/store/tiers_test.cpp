@@ -50,6 +50,24 @@ TEST(StoreTiers, WhatIsThereAlreadyIsNotCopiedAgain) {
   EXPECT_EQ(copy_checkpoint(world.tiers[0], world.tiers[1], name).value(), 0);
 }
 
+// A process that was killed had named the manifest, but not synced the name. The next one finds the copy and says that
+// it is there; then the power fails.
+TEST(StoreTiers, WhatIsThereAlreadyIsDurableWhenThatIsSaid) {
+  World measured;
+  ASSERT_TRUE(copy_checkpoint(measured.tiers[0], measured.tiers[1], measured.save(1)));
+  for (std::int64_t at = 1; at <= measured.local.operations(); ++at) {
+    World world;
+    const std::string name = world.save(1);
+    world.local.crash_at(at);
+    (void)copy_checkpoint(world.tiers[0], world.tiers[1], name);
+    world.local.restart(Loss::none, 0);
+    ASSERT_TRUE(copy_checkpoint(world.tiers[0], world.tiers[1], name)) << at;
+    world.local.restart(Loss::all, 0);
+    ASSERT_TRUE(newest_whole(world.local, "/s")) << at;
+    EXPECT_EQ(text_of(read_whole(world.local, "/s/latest", 100).value()), name + "\n") << at;
+  }
+}
+
 TEST(StoreTiers, ACheckpointOfAnotherRunIsNotReplaced) {
   World world;
   ASSERT_TRUE(save_step(world.local, "/s", 7, kLayout));
@@ -68,6 +86,18 @@ TEST(StoreTiers, TheFastestTierWithTheNewestIsTaken) {
   const FoundOnTier found = newest_on_tiers(world.tiers).value();
   EXPECT_EQ(found.tier, 1U) << "newer beats faster";
   EXPECT_EQ(found.manifest.state.step, 2);
+}
+
+TEST(StoreTiers, DifferentCheckpointsOfOneNumberAreNoticed) {
+  World world;
+  world.save(1);
+  ASSERT_TRUE(save_step(world.local, "/s", 7, kLayout));
+  const Result<FoundOnTier> found = newest_on_tiers(world.tiers);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().message,
+            "checkpoint-000001 of tier local (/s, step 7) is another checkpoint than that of tier memory (/s, step 1)");
+  world.save(2);
+  EXPECT_EQ(newest_on_tiers(world.tiers)->manifest.state.step, 2) << "an older conflict is in nobody's way";
 }
 
 TEST(StoreTiers, AnotherTierIsTakenWhenOneIsDamaged) {

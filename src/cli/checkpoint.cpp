@@ -1,0 +1,258 @@
+// twinpod checkpoint: what is in a store, whether it is whole, and what may go. Tensors are in checkpoint_tensors.cpp.
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/checkpoint_tensors.hpp"
+#include "cli/command.hpp"
+#include "core/nearest.hpp"
+#include "core/progress.hpp"
+#include "core/table.hpp"
+#include "core/units.hpp"
+#include "store/damage.hpp"
+#include "store/pick.hpp"
+#include "store/save.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using store::CheckpointInfo;
+using store::Damage;
+using store::ExistingStore;
+
+constexpr std::array kFlags = {
+    Flag{"quick", "", "ls: do not read the shards, so `verified` is not known", ""},
+    Flag{"step", "N", "show, diff, export: the checkpoint of this step (default: the newest)", ""},
+    Flag{"tensor", "NAME", "show: the smallest, largest and mean element, the norm and the NaNs of one tensor", ""},
+    Flag{"keep", "N", "prune: keep the newest so many", ""},
+    Flag{"every", "N", "prune: and those whose step this divides", ""},
+    Flag{"dry-run", "", "prune: only say what would go", ""},
+    Flag{"output", "FILE|DIR", "export: the file to write; import: the store to save to", "", "o"},
+    Flag{"optimizer", "", "export: the optimizer's tensors, too", ""},
+    Flag{"force", "", "export: replace the file", ""},
+};
+
+constexpr std::size_t kNamedDamages = 20;
+
+// A checkpoint on a tier.
+struct Row {
+  std::string tier;
+  std::string path;  // of the store, for messages
+  CheckpointInfo info;
+  double age_s = -1;  // -1: not known
+  std::vector<Damage> damages = {};
+};
+
+std::string folder_of(const Row& row) { return row.path + "/" + row.info.name; }
+
+double age_of(store::Files& files, const std::string& folder, const CheckpointInfo& info) {
+  if (info.abandoned) return -1;
+  const std::int64_t written = files.modified_s(fmt::format("{}/{}", folder, store::kManifestFile)).value_or(0);
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  return written == 0 ? -1 : static_cast<double>(now.count() - written);
+}
+
+// All checkpoints of the stores, or those that were named, newest first on each.
+Result<std::vector<Row>> rows_of(const std::vector<std::string>& addresses, bool verify) {
+  std::vector<Row> rows;
+  for (const std::string& address : addresses) {
+    const Result<ExistingStore> existing = store::open_existing(address);
+    if (!existing) return tl::unexpected(existing.error());
+    store::Files& files = *existing->store.files;
+    const Result<std::vector<CheckpointInfo>> infos = store::list_checkpoints(files, existing->store.root);
+    if (!infos) return tl::unexpected(infos.error());
+    for (const CheckpointInfo& info : *infos) {
+      if (!existing->checkpoint.empty() && existing->checkpoint != info.name) continue;
+      Row row{existing->store.tier, existing->store.address, info};
+      const std::string folder = existing->store.root + "/" + info.name;
+      row.age_s = age_of(files, folder, info);
+      Progress progress("verify " + info.name, static_cast<std::size_t>(info.bytes));
+      const auto more = [&](std::int64_t bytes) { progress.advance(static_cast<std::size_t>(bytes)); };
+      if (verify && !info.abandoned) row.damages = store::find_damages(files, folder, more);
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+ordered_json json_of(const Row& row, bool verified) {
+  ordered_json json = {{"step", row.info.step},        {"number", row.info.number}, {"tier", row.tier},
+                       {"path", folder_of(row)},       {"bytes", row.info.bytes},   {"shards", row.info.num_shards},
+                       {"complete", row.info.complete}};
+  json["verified"] = verified ? ordered_json(row.info.complete && row.damages.empty()) : ordered_json(nullptr);
+  json["age_s"] = row.age_s < 0 ? ordered_json(nullptr) : ordered_json(row.age_s);
+  if (!row.info.problem.empty()) json["problem"] = row.info.problem;
+  return json;
+}
+
+std::string rows_text(const std::vector<Row>& rows, bool verified) {
+  if (rows.empty()) return "no checkpoints\n";
+  const Column right{"", Align::right};
+  Table table({{"step", right.align},
+               {"number", right.align},
+               {"tier"},
+               {"bytes", right.align},
+               {"complete"},
+               {"verified"},
+               {"age", right.align},
+               {"path"}});
+  for (const Row& row : rows) {
+    const CheckpointInfo& info = row.info;
+    const bool good = info.complete && row.damages.empty();
+    table.row({info.abandoned ? "-" : fmt::to_string(info.step), fmt::to_string(info.number), row.tier,
+               format_bytes(static_cast<double>(info.bytes)), info.complete ? "yes" : "no",
+               !verified ? "-" : (good ? "yes" : "no"), row.age_s < 0 ? "-" : format_seconds(row.age_s),
+               folder_of(row)});
+  }
+  std::string text = table.text();
+  for (const Row& row : rows) {
+    if (!row.info.problem.empty()) text += fmt::format("{}: {}\n", folder_of(row), row.info.problem);
+    if (row.info.complete && !row.damages.empty()) {
+      text += fmt::format("{}: {}\n", folder_of(row), to_string(row.damages.front()));
+    }
+  }
+  return text;
+}
+
+Result<std::string> ls(const Arguments& arguments, const std::vector<std::string>& addresses) {
+  const bool verify = !arguments.has("quick");
+  const Result<std::vector<Row>> rows = rows_of(addresses, verify);
+  if (!rows) return tl::unexpected(rows.error());
+  if (!arguments.has("json")) return rows_text(*rows, verify);
+  ordered_json json = {{"checkpoints", ordered_json::array()}};
+  for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, verify));
+  return json.dump(2) + "\n";
+}
+
+// Each on a line of its own, the first so many.
+std::string lines_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lines.size(), kNamedDamages); ++i) text += (i == 0 ? "" : "\n  ") + lines[i];
+  if (lines.size() > kNamedDamages) text += fmt::format("\n  and {} more", lines.size() - kNamedDamages);
+  return text;
+}
+
+// A save that never ended is no damage: nothing counts on it.
+Result<std::string> verify(const Arguments& arguments, const std::vector<std::string>& addresses) {
+  const Result<std::vector<Row>> rows = rows_of(addresses, true);
+  if (!rows) return tl::unexpected(rows.error());
+  std::vector<std::string> bad;
+  std::int64_t num_whole = 0;
+  double bytes = 0;
+  for (const Row& row : *rows) {
+    if (row.info.abandoned) continue;
+    for (const Damage& damage : row.damages) bad.push_back(fmt::format("{}/{}", folder_of(row), to_string(damage)));
+    num_whole += row.damages.empty() ? 1 : 0;
+    bytes += static_cast<double>(row.info.bytes);
+  }
+  if (!bad.empty())
+    return infeasible(fmt::format("{} damages; {} checkpoints are whole", bad.size(), num_whole), lines_of(bad));
+  if (num_whole == 0) return infeasible(fmt::format("{}: no checkpoints to verify", fmt::join(addresses, ", ")));
+  if (!arguments.has("json")) {
+    return fmt::format("{} checkpoints are whole: {} as they were written\n", num_whole, format_bytes(bytes));
+  }
+  ordered_json json = {{"whole", num_whole}, {"checkpoints", ordered_json::array()}};
+  for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, true));
+  return json.dump(2) + "\n";
+}
+
+std::string pruned_text(const store::ExistingStore& existing, const std::vector<std::string>& leaving,
+                        const std::string& whole, bool dry) {
+  if (leaving.empty()) return fmt::format("{}: nothing to remove\n", existing.store.address);
+  std::string text = fmt::format("{}: {} {} checkpoints; the newest whole one is {}\n", existing.store.address,
+                                 dry ? "would remove" : "removed", leaving.size(), whole);
+  for (const std::string& name : leaving) text += fmt::format("  {}\n", name);
+  return text;
+}
+
+Result<std::string> prune(const Arguments& arguments, const std::vector<std::string>& addresses) {
+  const Result<int> keep = whole_number(arguments, "keep", 1, 0);
+  if (!keep) return tl::unexpected(keep.error());
+  if (*keep == 0) return input_error("checkpoint prune needs how many to keep", "add --keep 3");
+  const Result<int> every = whole_number(arguments, "every", 1, 0);
+  if (!every) return tl::unexpected(every.error());
+  const bool dry = arguments.has("dry-run");
+  std::string text;
+  ordered_json json = {{"dry_run", dry}, {"removed", ordered_json::array()}};
+  for (const std::string& address : addresses) {
+    const Result<ExistingStore> existing = store::open_existing(address);
+    if (!existing) return tl::unexpected(existing.error());
+    if (!existing->checkpoint.empty()) {
+      return input_error(fmt::format("{} is one checkpoint; prune takes a store", address),
+                         "twinpod checkpoint prune " + existing->store.address);
+    }
+    store::Files& files = *existing->store.files;
+    const Result<store::WholeCheckpoint> newest = store::newest_whole(files, existing->store.root);
+    if (!newest) return tl::unexpected(newest.error());
+    const store::PruneRule rule{.keep = *keep, .every = *every, .whole = newest->name};
+    const Result<std::vector<CheckpointInfo>> infos = store::list_checkpoints(files, existing->store.root);
+    if (!infos) return tl::unexpected(infos.error());
+    const std::vector<std::string> leaving = store::checkpoints_to_remove(*infos, rule);
+    if (!dry) {
+      const Result<int> removed = store::prune_checkpoints(files, existing->store.root, rule);
+      if (!removed) return tl::unexpected(removed.error());
+    }
+    text += pruned_text(*existing, leaving, newest->name, dry);
+    for (const std::string& name : leaving) json["removed"].push_back(existing->store.address + "/" + name);
+  }
+  return arguments.has("json") ? json.dump(2) + "\n" : text;
+}
+
+struct Verb {
+  std::string_view name;
+  Result<std::string> (*run)(const Arguments&, const std::vector<std::string>& words) = nullptr;
+  std::size_t least = 1;  // words
+  std::size_t most = 1;
+  std::string_view example;
+};
+
+constexpr std::size_t kAny = 1000;
+constexpr std::array kVerbs = {
+    Verb{"ls", ls, 1, kAny, "twinpod checkpoint ls runs/a"},
+    Verb{"verify", verify, 1, kAny, "twinpod checkpoint verify runs/a"},
+    Verb{"show", show_checkpoint, 1, 1, "twinpod checkpoint show runs/a --step 200"},
+    Verb{"diff", diff_checkpoints, 2, 2, "twinpod checkpoint diff runs/a runs/b"},
+    Verb{"prune", prune, 1, kAny, "twinpod checkpoint prune runs/a --keep 3"},
+    Verb{"export", export_checkpoint, 1, 1, "twinpod checkpoint export runs/a -o model.safetensors"},
+    Verb{"import", import_checkpoint, 1, kAny, "twinpod checkpoint import model.safetensors -o runs/b"},
+};
+
+Result<std::string> run_checkpoint(const Arguments& arguments) {
+  const std::string given = arguments.words.empty() ? "" : arguments.words.front();
+  std::vector<std::string> known;
+  for (const Verb& verb : kVerbs) {
+    known.emplace_back(verb.name);
+    if (verb.name != given) continue;
+    const std::vector<std::string> words(arguments.words.begin() + 1, arguments.words.end());
+    if (words.size() >= verb.least && words.size() <= verb.most) return verb.run(arguments, words);
+    return input_error(fmt::format("checkpoint {} takes {}{}, but {} are given", given, verb.least,
+                                   verb.most == verb.least ? "" : " or more", words.size()),
+                       std::string(verb.example));
+  }
+  const std::string nearest = nearest_name(given, known);
+  return input_error(
+      given.empty() ? fmt::format("checkpoint takes one of {}", fmt::join(known, ", "))
+                    : fmt::format("checkpoint: found `{}`, expected one of {}", given, fmt::join(known, ", ")),
+      nearest.empty() ? "twinpod checkpoint ls runs/a" : fmt::format("did you mean `twinpod checkpoint {}`?", nearest));
+}
+
+}  // namespace
+
+const Command kCheckpoint = {"checkpoint",
+                             "ls|verify|show|diff|prune|export|import DIR...",
+                             "checkpoints of a store: what there is, whether it is whole, what is in it",
+                             "twinpod checkpoint ls runs/a /nfs/runs/a\n"
+                             "twinpod checkpoint verify runs/a\n"
+                             "twinpod checkpoint show runs/a --step 200 --tensor embedding\n"
+                             "twinpod checkpoint diff runs/a/checkpoint-000001 runs/a/checkpoint-000002\n"
+                             "twinpod checkpoint prune runs/a --keep 3 --every 1000 --dry-run\n"
+                             "twinpod checkpoint export runs/a -o model.safetensors\n"
+                             "twinpod checkpoint import model.safetensors -o runs/b\n",
+                             kFlags,
+                             run_checkpoint};
+
+}  // namespace twinpod::cli
