@@ -127,21 +127,6 @@ Result<void> remove_checkpoint(Files& files, const std::string& root, const std:
   return files.sync_folder(root);
 }
 
-Result<void> remove_store(Files& files, const std::string& root) {
-  const Result<std::vector<std::string>> names = files.list(root);
-  if (!names) return tl::unexpected(names.error());
-  bool others = false;
-  for (const std::string& name : *names) {
-    const bool latest = name.starts_with(kLatestFile);
-    others |= !latest && checkpoint_number(name) < 0;
-    Result<void> removed;
-    if (latest) removed = files.remove(root + "/" + name);
-    if (checkpoint_number(name) >= 0) removed = remove_checkpoint(files, root, name);
-    if (!removed) return removed;
-  }
-  return others ? Result<void>() : files.remove(root);
-}
-
 Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
   const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
   if (!infos) return tl::unexpected(infos.error());
