@@ -108,6 +108,29 @@ asked_to_stop() {
 }
 check "SIGTERM: saved, and ended in peace" asked_to_stop TERM
 
+# The store goes away while it trains.
+lose_store() {  # lose_store POLICY: the exit status
+  local store=$scratch/lost-$1
+  "$program" train "$job" --ranks 2 --steps 1000000 --store "$store" --checkpoint-every 5 --set "checkpoint.on_error=$1" \
+    --metrics "$scratch/lines" --json >"$scratch/out.json" 2>"$scratch/err" </dev/null &
+  local job_process=$!
+  wait_until test -e "$store/latest"
+  mv "$store" "$store.moved" && touch "$store"
+  wait_until grep -q "checkpoint of step" "$scratch/err"
+  kill "$job_process" 2>/dev/null
+  wait "$job_process"
+}
+goes_on() {
+  lose_store continue && [[ $(value "$scratch/out.json" checkpoints_failed) -ge 1 && $(value "$scratch/out.json" checkpoints) -ge 1 ]] &&
+    mv "$scratch/lost-continue.moved" "$scratch/found" && short --resume "$scratch/found" --steps 1 >"$scratch/out.json"
+}
+check "a store that is lost: it is said, training goes on, the older checkpoint is there" goes_on
+stops() {
+  lose_store stop
+  [[ $? == 1 ]] && grep -q "checkpoint of step .*lost-stop" "$scratch/err"
+}
+check "... or training stops, as the job says" stops
+
 # Every tier of a list gets what it should.
 cat >>"$job" <<END
 checkpoint: {every: 2, store: [{tier: local, path: $scratch/fast, keep: 1}, {tier: shared, path: $scratch/slow, every: 2, keep: 3}]}

@@ -13,7 +13,7 @@
 #include "spec/names.hpp"
 #include "store/checkpoints.hpp"
 #include "store/load.hpp"
-#include "store/posix_files.hpp"
+#include "store/open_files.hpp"
 #include "train/checkpoint_state.hpp"
 
 namespace twinpod::cli {
@@ -36,25 +36,14 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-struct OpenedFolder {
-  std::shared_ptr<store::Files> files;
-  std::string root;
-};
-
-// The one place that knows what a store's address means.
-Result<OpenedFolder> open_folder(const std::string& address) {
-  if (!is_address(address)) return OpenedFolder{std::make_shared<store::PosixFiles>(), without_slash(address)};
-  return infeasible(fmt::format("train: checkpoints cannot be kept at {} here", address), "--store runs/a");
-}
-
 Result<void> check_kind(const spec::CheckpointTier& tier) {
   if (tier.kind != spec::TierKind::peer) return {};
-  return infeasible("train: checkpoints are not kept in the memory of a peer here", "tiers memory, local and shared");
+  return infeasible("train: checkpoints are not kept in the memory of a peer here", "tiers memory, local, shared and object");
 }
 
 Result<store::Tier> tier_of(const spec::Checkpoint& checkpoint, const spec::CheckpointTier& wanted, TrainStore& store) {
   if (Result<void> known = check_kind(wanted); !known) return tl::unexpected(known.error());
-  Result<OpenedFolder> opened = open_folder(wanted.path);
+  Result<store::OpenedStore> opened = store::open_files(wanted.path);
   if (!opened) return tl::unexpected(opened.error());
   store.files.push_back(opened->files);
   return store::Tier{
@@ -116,7 +105,7 @@ Result<std::optional<SavedJob>> saved_job(const Arguments& arguments) {
   if (!given) return std::nullopt;
   SavedJob saved;
   saved.root = without_slash(*given);
-  const Result<OpenedFolder> opened = open_folder(*given);
+  const Result<store::OpenedStore> opened = store::open_files(*given);
   if (!opened) return tl::unexpected(opened.error());
   store::Files& files = *opened->files;
   const Result<std::vector<store::CheckpointInfo>> infos = store::list_checkpoints(files, opened->root);

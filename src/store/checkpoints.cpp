@@ -120,21 +120,6 @@ Result<void> remove_checkpoint(Files& files, const std::string& root, const std:
   return files.sync_folder(root);
 }
 
-Result<void> remove_store(Files& files, const std::string& root) {
-  const Result<std::vector<std::string>> names = files.list(root);
-  if (!names) return tl::unexpected(names.error());
-  bool others = false;
-  for (const std::string& name : *names) {
-    const bool latest = name.starts_with(kLatestFile);
-    others |= !latest && checkpoint_number(name) < 0;
-    Result<void> removed;
-    if (latest) removed = files.remove(root + "/" + name);
-    if (checkpoint_number(name) >= 0) removed = remove_checkpoint(files, root, name);
-    if (!removed) return removed;
-  }
-  return others ? Result<void>() : files.remove(root);
-}
-
 std::vector<std::string> checkpoints_to_remove(const std::vector<CheckpointInfo>& infos, const PruneRule& rule) {
   int num_kept = 0;
   std::vector<std::string> leaving;

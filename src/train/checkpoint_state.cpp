@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <climits>
+#include <cstdlib>
 #include <sstream>
 
 #include "spec/names.hpp"
