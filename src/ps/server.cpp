@@ -178,6 +178,13 @@ void tell_synced(const Site& site, Outbox& out) {
   out.push_back(std::move(message));
 }
 
+void send_state(const Site& site, Outbox& out) {
+  Message state = from_server(site, Kind::state, site.after);
+  state.payload = encode_state(site.replica.state);
+  ++site.server.counters.states_sent;
+  out.push_back(std::move(state));
+}
+
 void handle_state(const Site& site, const Message& message, Outbox& out) {
   Replica& replica = site.replica;
   if (replica.has_state || message.from != site.before) return;
@@ -189,15 +196,13 @@ void handle_state(const Site& site, const Message& message, Outbox& out) {
   replica.state = std::move(*state);
   replica.has_state = true;
   tell_synced(site, out);
-  if (site.after == kNobody) acknowledge_back(site, replica.state.position, out);
+  // Who is behind it came with it or later, and has nothing yet either.
+  if (site.after != kNobody) return send_state(site, out);
+  acknowledge_back(site, replica.state.position, out);
 }
 
 void handle_state_request(const Site& site, const Message& message, Outbox& out) {
-  if (!site.replica.has_state || message.from != site.after) return;
-  Message state = from_server(site, Kind::state, site.after);
-  state.payload = encode_state(site.replica.state);
-  ++site.server.counters.states_sent;
-  out.push_back(std::move(state));
+  if (site.replica.has_state && message.from == site.after) send_state(site, out);
 }
 
 void resend(const Site& site, Outbox& out) {

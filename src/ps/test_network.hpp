@@ -56,7 +56,7 @@ inline Scenario draw_scenario(std::uint64_t seed) {
   if (scenario.workers > 2 && rng.below(4) == 0) scenario.settings.backup_workers = 1;
   scenario.copies = 1 + static_cast<int>(rng.below(3));
   scenario.servers = scenario.copies + static_cast<int>(rng.below(3));
-  scenario.steps = 3 + static_cast<std::int64_t>(rng.below(8));
+  scenario.steps = 3 + static_cast<std::int64_t>(rng.below(20));
   scenario.drop = rng.below(3) == 0 ? 0 : rng.uniform(0, 0.3);
   scenario.duplicate = rng.below(3) == 0 ? 0 : rng.uniform(0, 0.3);
   scenario.delay = 1 + static_cast<int>(rng.below(60));
