@@ -126,10 +126,9 @@ void remove_server(Controller& controller, NodeId node) {
 }  // namespace
 
 void remove(Controller& controller, NodeId node, Outbox& out) {
-  if (!controller.receipts.contains(node)) return;
-  controller.receipts.erase(node);
+  controller.gone.insert(node);  // also one that never came: its request may still be on its way
+  if (controller.receipts.erase(node) == 0) return;
   controller.barriers.erase(node);
-  controller.gone.insert(node);
   const bool was_server = has(controller.view.servers, node);
   std::erase(was_server ? controller.view.servers : controller.view.workers, node);
   if (was_server) remove_server(controller, node);

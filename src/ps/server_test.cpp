@@ -179,6 +179,15 @@ TEST(PsServer, WhoLeavesIsToldSo) {
   EXPECT_EQ(cluster.controller.view.workers, (std::vector<NodeId>{102}));
 }
 
+// A worker died, the launcher said so, and then its late request to be let in came: all others waited for it for ever.
+TEST(PsServer, TheDeadAreNotLetIn) {
+  Cluster cluster(1, 1, 1, kAdd);
+  cluster.kill(102);
+  Outbox out = {{.kind = Kind::join, .role = Role::worker, .from = 102, .to = kController}};
+  cluster.talk(out);
+  EXPECT_EQ(cluster.controller.view.workers, (std::vector<NodeId>{101}));
+}
+
 TEST(PsServer, RefusesAGradientOfTheWrongSize) {
   Cluster cluster(1, 1, 1, kAdd);
   Outbox out;

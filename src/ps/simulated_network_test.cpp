@@ -358,7 +358,7 @@ Tally sweep(std::uint64_t first, std::uint64_t seeds, Mutation mutation) {
     tally.kills += network.kills();
     if (problem.empty()) continue;
     if (tally.violations++ == 0) tally.first = fmt::format("seed {}: {}", seed, problem);
-    if (std::getenv("TWINPOD_PS_TELL") != nullptr) fmt::print("{}\n", tally.first);
+    if (std::getenv("TWINPOD_PS_TELL") != nullptr) fmt::print("seed {}: {}\n", seed, problem);
     if (mutation != Mutation::none) break;
   }
   return tally;

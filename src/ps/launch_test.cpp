@@ -1,0 +1,148 @@
+// Real processes, killed for real.
+#include "ps/launch.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "core/rng.hpp"
+
+namespace twinpod::ps {
+namespace {
+
+std::vector<Payload> ones(const std::vector<Shard>& shards) {
+  std::vector<Payload> gradients;
+  for (const Shard& shard : shards) {
+    gradients.push_back(payload_of(std::vector<float>(static_cast<std::size_t>(shard.count), 1)));
+  }
+  return gradients;
+}
+
+Payload zeros(const std::vector<Shard>& shards, ShardId shard) {
+  return payload_of(std::vector<float>(static_cast<std::size_t>(shards[static_cast<std::size_t>(shard)].count)));
+}
+
+// Adds 1 to everything in each clock; its answer is how often it did, and what it read last.
+Result<std::string> count_up(Client& client, const std::vector<Shard>& shards, std::int64_t steps) {
+  Result<void> joined = join(client, [&](ShardId shard) { return zeros(shards, shard); });
+  if (!joined) return tl::unexpected(joined.error());
+  int pushes = 0;
+  while (client.worker.clock < steps) {
+    const Result<std::vector<Arrival>> values = pull_all(client);
+    if (!values) return tl::unexpected(values.error());
+    push_all(client, ones(shards), 0);
+    ++pushes;
+  }
+  const Result<std::vector<Arrival>> last = pull_all(client);
+  if (!last) return tl::unexpected(last.error());
+  Result<void> left = leave(client);
+  if (!left) return tl::unexpected(left.error());
+  return fmt::format("{} {}", pushes, floats_of(last->back().values).back());
+}
+
+LaunchOptions options_for(const char* mode, int servers, int workers, int copies) {
+  LaunchOptions options{.servers = servers, .workers = workers, .copies = copies, .settings = *parse_mode(mode)};
+  options.settings.optimizer = Optimizer::add;
+  options.settings.mean = false;
+  options.shards = shards_of({.counts = {10, 5000, 100}, .most = 2000});
+  options.client.tick_s = 0.02;
+  return options;
+}
+
+TEST(PsLaunch, SyncWorkersAllReadTheSame) {
+  const LaunchOptions options = options_for("sync", 2, 2, 2);
+  const Result<LaunchReport> report =
+      launch(options, [&](Client& client) { return count_up(client, options.shards, 20); });
+  ASSERT_TRUE(report) << to_string(report.error());
+  ASSERT_EQ(report->answers.size(), 2U);
+  for (const auto& [id, answer] : report->answers) EXPECT_EQ(answer, "20 40");
+  EXPECT_EQ(report->updates_applied, 2 * 20 * options.shards.size());
+}
+
+TEST(PsLaunch, AFailingWorkerEndsTheJob) {
+  const LaunchOptions options = options_for("async", 1, 2, 1);
+  const Result<LaunchReport> report =
+      launch(options, [&](Client&) -> Result<std::string> { return infeasible("no data"); });
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().message, "no data");
+}
+
+TEST(PsLaunch, TheLossOfTheOnlyCopyEndsTheJob) {
+  const LaunchOptions options = options_for("async", 1, 1, 1);
+  bool killed = false;
+  int looks = 0;
+  const Result<LaunchReport> report = launch(
+      options, [&](Client& client) { return count_up(client, options.shards, 1 << 30); },
+      [&](const std::vector<Process>& processes) {
+        if (++looks < 20 || killed) return;
+        for (const Process& process : processes) {
+          if (process.role == Role::server) kill(process.pid, SIGKILL);
+        }
+        killed = true;
+      });
+  ASSERT_FALSE(report);
+  EXPECT_NE(report.error().message.find("are lost"), std::string::npos) << report.error().message;
+}
+
+// Kills at random, one at a time, each after the wounds of the one before have healed.
+struct Killer {
+  Rng rng;
+  int wanted;
+  int done = 0;
+  std::int64_t next_ns = 0;
+  void look(const std::vector<Process>& processes) {
+    const std::int64_t now = comm::now_ns();
+    if (next_ns == 0) next_ns = now + 100'000'000;
+    if (done == wanted || now < next_ns) return;
+    kill(processes[rng.below(processes.size())].pid, SIGKILL);
+    next_ns = now + 60'000'000 + static_cast<std::int64_t>(rng.below(60'000'000));
+    ++done;
+  }
+};
+
+// TWINPOD_PS_KILLS=200 for the long one.
+TEST(PsLaunch, KillsOfWorkersAndServersLoseNoUpdate) {
+  const char* const wish = std::getenv("TWINPOD_PS_KILLS");
+  Killer killer{.rng = Rng(11), .wanted = wish == nullptr ? 6 : std::atoi(wish)};
+  LaunchOptions options = options_for("ssp:2", 3, 2, 2);
+  options.replacements = killer.wanted + 4;
+  int clean_ends = 0;
+  const Result<LaunchReport> report = launch(
+      options,
+      [&](Client& client) -> Result<std::string> {
+        Result<void> joined = join(client, [&](ShardId shard) { return zeros(options.shards, shard); });
+        if (!joined) return tl::unexpected(joined.error());
+        std::vector<float> last(options.shards.size());
+        const std::int64_t end = 100 * (1 + killer.wanted);
+        while (client.worker.clock < end) {
+          const Result<std::vector<Arrival>> values = pull_all(client);
+          if (!values) return tl::unexpected(values.error());
+          for (std::size_t i = 0; i < values->size(); ++i) {
+            const std::span<const float> now = floats_of((*values)[i].values);
+            // All numbers of a shard have got the same updates, and those that were read are never lost.
+            if (now.front() != now.back()) return infeasible("an update was applied in part");
+            if (now.front() < last[i]) return infeasible(fmt::format("{} after {} was read", now.front(), last[i]));
+            last[i] = now.front();
+          }
+          usleep(1000);
+          push_all(client, ones(options.shards), 0);
+        }
+        Result<void> left = leave(client);
+        if (!left) return tl::unexpected(left.error());
+        return fmt::format("{}", client.worker.lines[0].sequence);
+      },
+      [&](const std::vector<Process>& processes) { killer.look(processes); });
+  ASSERT_TRUE(report) << to_string(report.error());
+  for (const auto& [id, answer] : report->answers) clean_ends += answer.empty() ? 0 : 1;
+  EXPECT_GE(clean_ends, 1);
+  EXPECT_EQ(report->deaths, killer.done);
+  EXPECT_GT(killer.done, 3);
+  fmt::print("{} deaths, {} failovers, {} updates applied\n", report->deaths, report->failovers,
+             report->updates_applied);
+}
+
+}  // namespace
+}  // namespace twinpod::ps
