@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,15 @@ struct Desk {
   std::array<char, 1 << 16> text;
 };
 
+static_assert(sizeof(Desk) <= kDeskBytes);
+
+// The memory of a dead process is given back when nobody can be reading it any more: all have a view without it, and
+// have forgotten it.
+struct Grave {
+  NodeId id = kNobody;
+  std::uint64_t view = 0;  // the first without it
+};
+
 struct Launcher {
   const LaunchOptions& options;
   const WorkerBody& body;
@@ -33,6 +43,7 @@ struct Launcher {
   Link link = {};
   Controller controller = {};
   std::vector<Process> processes = {};  // alive
+  std::vector<Grave> graves = {};
   NodeId next_id = 1;
   int deaths = 0;
   std::optional<Error> failure = {};
@@ -75,6 +86,7 @@ void note(Account& account, const Client& client) {
 [[noreturn]] void be_server(const Launcher& launcher, NodeId id) {
   const Link link = shared_link(launcher.segment, id);
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
+  server.memory = link.memory;
   Desk& desk = desk_of(launcher.segment, id);
   serve(link, server, launcher.options.client.tick_s, [&](const Server& now) {
     note(desk.account, now);
@@ -124,6 +136,7 @@ void note_end(Launcher& launcher, const Process& process) {
   remove(launcher.controller, process.id, out);
   launcher.link.forget(launcher.link.state, process.id);
   send_all(launcher.link, out);
+  launcher.graves.push_back({process.id, launcher.controller.view.number});
   const Desk& desk = desk_of(launcher.segment, process.id);
   if (desk.finished) return;
   if (desk.failed) {
@@ -143,6 +156,17 @@ void look_after(Launcher& launcher) {
   }
 }
 
+void clear_graves(Launcher& launcher) {
+  std::uint64_t seen = launcher.controller.view.number;
+  for (const auto& [node, receipt] : launcher.controller.receipts) seen = std::min(seen, receipt);
+  std::erase_if(launcher.graves, [&](const Grave& grave) {
+    if (grave.view > seen) return false;
+    const comm::Segment& segment = launcher.segment;
+    madvise(comm::arena_of(segment, grave.id) + kDeskBytes, segment.arena_bytes - kDeskBytes, MADV_REMOVE);
+    return true;
+  });
+}
+
 bool has_workers(const Launcher& launcher) {
   return std::any_of(launcher.processes.begin(), launcher.processes.end(),
                      [](const Process& process) { return process.role == Role::worker; });
@@ -160,6 +184,7 @@ void control(Launcher& launcher, const Watch& watch) {
     }
     send_all(launcher.link, out);
     look_after(launcher);
+    clear_graves(launcher);
     if (launcher.controller.lost) launcher.failure = error_of(launcher.controller);
     if (watch) watch(launcher.processes);
     launcher.link.rest(launcher.link.state);

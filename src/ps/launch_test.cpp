@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 
@@ -72,19 +74,24 @@ TEST(PsLaunch, AFailingWorkerEndsTheJob) {
 
 TEST(PsLaunch, TheLossOfTheOnlyCopyEndsTheJob) {
   const LaunchOptions options = options_for("async", 1, 1, 1);
-  bool killed = false;
-  int looks = 0;
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const trains = new (page) std::atomic<bool>(false);
   const Result<LaunchReport> report = launch(
-      options, [&](Client& client) { return count_up(client, options.shards, 1 << 30); },
-      [&](const std::vector<Process>& processes) {
-        if (++looks < 20 || killed) return;
-        for (const Process& process : processes) {
-          if (process.role == Role::server) kill(process.pid, SIGKILL);
+      options,
+      [&](Client& client) -> Result<std::string> {
+        Result<void> joined = join(client, [&](ShardId shard) { return zeros(options.shards, shard); });
+        if (!joined) return tl::unexpected(joined.error());
+        *trains = true;
+        while (true) {
+          if (const auto values = pull_all(client); !values) return tl::unexpected(values.error());
         }
-        killed = true;
+      },
+      [&](const std::vector<Process>& processes) {
+        if (*trains && processes.front().role == Role::server) kill(processes.front().pid, SIGKILL);
       });
   ASSERT_FALSE(report);
   EXPECT_NE(report.error().message.find("are lost"), std::string::npos) << report.error().message;
+  munmap(page, 4096);
 }
 
 // Kills at random, one at a time, each after the wounds of the one before have healed.

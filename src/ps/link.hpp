@@ -20,6 +20,7 @@ namespace twinpod::ps {
 
 struct Link {
   void* state = nullptr;
+  std::pmr::memory_resource* memory = nullptr;  // payloads that lie here travel fastest
   void (*send)(void* state, Message message) = nullptr;
   bool (*receive)(void* state, Message& message) = nullptr;
   void (*rest)(void* state) = nullptr;
@@ -29,6 +30,8 @@ struct Link {
 
 // Between processes that were forked with the segment: the number of a node is its rank there. Payloads that are large
 // are copied once, from the sender's memory to the receiver's, where the kernel allows it.
+// The first bytes of a process's arena are left to the launcher.
+inline constexpr std::size_t kDeskBytes = std::size_t{1} << 18U;
 Link shared_link(const comm::Segment& segment, NodeId id);
 
 // Between hosts. Each process listens on its own address and knows those of the others by their numbers:

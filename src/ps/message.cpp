@@ -44,7 +44,9 @@ int priority_of(const Message& message) {
 std::string_view name_of(Kind kind) { return kKindNames.at(static_cast<std::size_t>(kind)); }
 
 Payload payload_of(std::vector<float> values) {
-  return payload_of(std::make_shared<const std::vector<float>>(std::move(values)));
+  auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+  const std::span<const std::byte> span = std::as_bytes(std::span<const float>(*kept));
+  return {std::move(kept), span};
 }
 
 Payload payload_of(std::vector<std::byte> bytes) {
@@ -53,7 +55,7 @@ Payload payload_of(std::vector<std::byte> bytes) {
   return {std::move(kept), span};
 }
 
-Payload payload_of(std::shared_ptr<const std::vector<float>> values) {
+Payload payload_of(std::shared_ptr<const Values> values) {
   const std::span<const std::byte> span = std::as_bytes(std::span<const float>(*values));
   return {std::move(values), span};
 }

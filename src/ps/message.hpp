@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,9 @@ inline constexpr int kNumEncodings = 6;
 
 enum class Role : std::uint8_t { server, worker };
 
+// Numbers in memory of somebody's choice: such as other processes can read (link.hpp).
+using Values = std::pmr::vector<float>;
+
 // REQUIRES: nobody changes the bytes while a message has them.
 struct Payload {
   std::shared_ptr<const void> owner;  // keeps the bytes; none: somebody else sees to it
@@ -60,7 +64,7 @@ struct Payload {
 
 Payload payload_of(std::vector<float> values);
 Payload payload_of(std::vector<std::byte> bytes);
-Payload payload_of(std::shared_ptr<const std::vector<float>> values);
+Payload payload_of(std::shared_ptr<const Values> values);
 
 // As numbers; empty when the bytes are none: not a multiple of 4, or not aligned.
 std::span<const float> floats_of(const Payload& payload);

@@ -32,7 +32,7 @@ TEST(PsMessage, IsReadAsItWasWritten) {
 }
 
 TEST(PsMessage, CarriesItsPayloadWithoutCopyingIt) {
-  auto values = std::make_shared<const std::vector<float>>(1000, 2.0F);
+  auto values = std::make_shared<const Values>(1000, 2.0F);
   Message message;
   message.payload = payload_of(values);
   const Message copy = message;

@@ -18,17 +18,18 @@ constexpr int kTries = 30;  // the best counts: whatever else runs makes a progr
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-LaunchOptions options_of(std::int64_t count, std::int64_t shards) {
+LaunchOptions options_of(std::int64_t count, std::int64_t shards, Optimizer optimizer) {
   LaunchOptions options{.pins = true};
-  options.settings = {.mode = Mode::async, .optimizer = Optimizer::add};
+  options.settings = {.mode = Mode::async, .optimizer = optimizer};
   options.shards = shards_of({.counts = {count}, .most = count / shards});
   return options;
 }
 
-std::vector<Payload> gradients_of(const std::vector<Shard>& shards) {
+std::vector<Payload> gradients_of(const Client& client, const std::vector<Shard>& shards) {
   std::vector<Payload> gradients;
   for (const Shard& shard : shards) {
-    gradients.push_back(payload_of(std::vector<float>(static_cast<std::size_t>(shard.count), 1e-3F)));
+    const auto count = static_cast<std::size_t>(shard.count);
+    gradients.push_back(payload_of(std::make_shared<const Values>(count, 1e-3F, client.link.memory)));
   }
   return gradients;
 }
@@ -42,7 +43,7 @@ Result<void> join_with_zeros(Client& client, const std::vector<Shard>& shards) {
 // Seconds of the best push and pull of everything.
 Result<std::string> push_and_pull(Client& client, const std::vector<Shard>& shards) {
   if (Result<void> joined = join_with_zeros(client, shards); !joined) return tl::unexpected(joined.error());
-  const std::vector<Payload> gradients = gradients_of(shards);
+  const std::vector<Payload> gradients = gradients_of(client, shards);
   double best = 1e9;
   for (int i = 0; i < kTries; ++i) {
     const double start = now_s();
@@ -75,9 +76,9 @@ Result<std::string> there_and_back(comm::Communicator& world, std::size_t bytes,
   return fmt::format("{}", best);
 }
 
-void large_values(benchmark::State& state) {
+void large_values(benchmark::State& state, Optimizer optimizer) {
   const std::int64_t bytes = state.range(0);
-  const LaunchOptions options = options_of(bytes / 4, state.range(1));
+  const LaunchOptions options = options_of(bytes / 4, state.range(1), optimizer);
   for (auto unused : state) {
     double seconds[3] = {};
     const Result<LaunchReport> report =
@@ -100,7 +101,17 @@ void large_values(benchmark::State& state) {
     state.counters["ratio_shared"] = seconds[2] / seconds[0];
   }
 }
-BENCHMARK(large_values)
+// The server keeps what comes: what the protocol and its transport can do.
+BENCHMARK_CAPTURE(large_values, stored, Optimizer::replace)
+    ->Args({4 << 20, 4})
+    ->Args({16 << 20, 1})
+    ->Args({16 << 20, 16})
+    ->Args({64 << 20, 64})
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+// The server adds it to its values: three more ways through memory.
+BENCHMARK_CAPTURE(large_values, added, Optimizer::add)
     ->Args({4 << 20, 4})
     ->Args({16 << 20, 1})
     ->Args({16 << 20, 16})
@@ -112,7 +123,7 @@ BENCHMARK(large_values)
 // Updates a second of the best of several bursts, each acknowledged to the last.
 Result<std::string> small_bursts(Client& client, const std::vector<Shard>& shards, int clocks) {
   if (Result<void> joined = join_with_zeros(client, shards); !joined) return tl::unexpected(joined.error());
-  const std::vector<Payload> gradients = gradients_of(shards);
+  const std::vector<Payload> gradients = gradients_of(client, shards);
   double best = 0;
   for (int i = 0; i < kTries; ++i) {
     const double start = now_s();
@@ -125,7 +136,7 @@ Result<std::string> small_bursts(Client& client, const std::vector<Shard>& shard
 }
 
 void small_updates(benchmark::State& state) {
-  const LaunchOptions options = options_of(8 * state.range(0), state.range(0));
+  const LaunchOptions options = options_of(8 * state.range(0), state.range(0), Optimizer::add);
   for (auto unused : state) {
     const Result<LaunchReport> report =
         launch(options, [&](Client& client) { return small_bursts(client, options.shards, 200); });

@@ -24,6 +24,8 @@ Site site_of(Server& server, ShardId shard, Replica& replica) {
           .after = place + 1 == chain.size() ? kNobody : chain[place + 1].server};
 }
 
+const Shard& shard_of(const Site& site) { return site.server.shards[static_cast<std::size_t>(site.shard)]; }
+
 Message from_server(const Site& site, Kind kind, NodeId to) {
   return {.kind = kind, .from = site.server.id, .to = to, .shard = site.shard, .view = site.server.view.number};
 }
@@ -52,7 +54,7 @@ void answer(const Site& site, const Message& pull, Outbox& out) {
   values.clock = pull.clock;
   values.oldest = oldest_clock(site.server.settings, state);
   values.position = state.position;
-  values.payload = payload_of(std::shared_ptr<const std::vector<float>>(state.values));
+  values.payload = share_values(state);
   ++site.server.counters.pulls;
   site.server.counters.pulled_bytes += values.payload.bytes.size();
   out.push_back(std::move(values));
@@ -188,7 +190,7 @@ void send_state(const Site& site, Outbox& out) {
 void handle_state(const Site& site, const Message& message, Outbox& out) {
   Replica& replica = site.replica;
   if (replica.has_state || message.from != site.before) return;
-  Result<ShardState> state = decode_state(message.payload, site.server.shards[static_cast<std::size_t>(site.shard)]);
+  Result<ShardState> state = decode_state(message.payload, shard_of(site), site.server.memory);
   if (!state) {
     ++site.server.counters.refused;
     return;
@@ -230,7 +232,7 @@ void enter_view(const Site& site, Outbox& out) {
   Replica& replica = site.replica;
   const bool is_first = replica.since == 1 && site.before == kNobody;
   if (!replica.has_state && is_first) {
-    replica.state = empty_state(site.server.shards[static_cast<std::size_t>(site.shard)]);
+    replica.state = empty_state(shard_of(site), site.server.memory);
     replica.has_state = true;
     tell_synced(site, out);
   }

@@ -52,6 +52,7 @@ struct Server {
   std::map<ShardId, Replica> replicas = {};  // of the shards that it holds
   bool expelled = false;                     // a view came without it: it has nothing more to do
   ServerCounters counters = {};
+  Memory* memory = std::pmr::get_default_resource();  // where values lie
 };
 
 void start(const Server& server, Outbox& out);

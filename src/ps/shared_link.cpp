@@ -10,7 +10,7 @@
 #include "comm/reach.hpp"
 #include "comm/transport.hpp"
 #include "ps/link.hpp"
-#include "ps/pool.hpp"
+#include "ps/memory.hpp"
 
 namespace twinpod::ps {
 namespace {
@@ -32,8 +32,8 @@ struct Frame {
 struct Peer {
   std::unique_ptr<comm::Message> head;
   std::unique_ptr<comm::Message> body;
-  std::shared_ptr<std::byte> room;  // of the body
-  Message message;                  // that the body belongs to
+  std::shared_ptr<std::byte> room = {};  // of the body
+  Message message;                       // that the body belongs to
   bool gone = false;
   alignas(64) std::array<std::byte, kFrameBytes> bytes;
   std::deque<std::unique_ptr<Frame>> sending;
@@ -45,13 +45,19 @@ struct SharedLink {
   std::vector<std::unique_ptr<Peer>> peers;
   std::vector<std::unique_ptr<Frame>> spare;
   std::deque<Message> inbox;
-  BufferPool pool;
+  std::shared_ptr<ArenaMemory> memory;
   int idle = 0;  // looks in vain since something came
 };
 
 Peer* peer_of(SharedLink& link, NodeId id) {
   if (id < 0 || static_cast<std::size_t>(id) >= link.peers.size()) return nullptr;
   return link.peers[static_cast<std::size_t>(id)].get();
+}
+
+// Goes back when the last message lets go of it.
+std::shared_ptr<std::byte> room_for(SharedLink& link, std::size_t bytes) {
+  auto* const room = static_cast<std::byte*>(link.memory->allocate(bytes));
+  return {room, [bytes, memory = link.memory](std::byte* data) { memory->deallocate(data, bytes); }};
 }
 
 void expect(SharedLink& link, NodeId from, std::unique_ptr<comm::Message>& slot, int tag, void* data,
@@ -132,7 +138,7 @@ void take_head(SharedLink& link, NodeId from, Peer& peer) {
   const bool has_body = kHeaderBytes + size > kFrameBytes;
   if (!has_body && arrived == kHeaderBytes + size) {
     if (size > 0) {
-      std::shared_ptr<std::byte> room = link.pool.take(size);
+      std::shared_ptr<std::byte> room = room_for(link, size);
       std::memcpy(room.get(), peer.bytes.data() + kHeaderBytes, size);
       message.payload = {room, {room.get(), size}};
     }
@@ -140,7 +146,7 @@ void take_head(SharedLink& link, NodeId from, Peer& peer) {
   }
   if (!has_body) return expect_head(link, from, peer);
   peer.message = std::move(message);
-  peer.room = link.pool.take(size);
+  peer.room = room_for(link, size);
   expect(link, from, peer.body, kBodyTag, peer.room.get(), size);
 }
 
@@ -220,6 +226,8 @@ Link shared_link(const comm::Segment& segment, NodeId id) {
   link->id = id;
   comm::state_of(segment, id).pid = getpid();
   comm::allow_reaching();
+  link->memory =
+      std::make_shared<ArenaMemory>(comm::arena_of(segment, id) + kDeskBytes, segment.arena_bytes - kDeskBytes);
   // The launcher is asked, as it is there first and longest.
   const bool reaches = id != kController && comm::may_reach(comm::state_of(segment, kController).pid, segment.base);
   link->transport = comm::local_transport(segment, id, reaches);
@@ -227,7 +235,8 @@ Link shared_link(const comm::Segment& segment, NodeId id) {
     link->peers.push_back(std::make_unique<Peer>());
     if (peer != id) expect_head(*link, peer, *link->peers.back());
   }
-  return {link.release(), send, receive, rest, forget, close_link};
+  std::pmr::memory_resource* const memory = link->memory.get();
+  return {link.release(), memory, send, receive, rest, forget, close_link};
 }
 
 void send_all(const Link& link, Outbox& out) {

@@ -18,18 +18,30 @@ std::vector<NodeId> decode_workers(const Payload& payload) {
 }
 
 // The values, for changing: an answer that is on its way keeps what it has.
-std::vector<float>& own_values(ShardState& state) {
-  if (state.values.use_count() > 1) state.values = std::make_shared<std::vector<float>>(*state.values);
+Values& own_values(ShardState& state) {
+  if (!state.replaced.bytes.empty()) {
+    const std::span<const float> now = floats_of(state.replaced);
+    state.values = std::make_shared<Values>(now.begin(), now.end(), state.values->get_allocator());
+    state.replaced = {};
+  }
+  if (state.values.use_count() > 1) {
+    state.values = std::make_shared<Values>(*state.values, state.values->get_allocator());
+  }
   return *state.values;
 }
 
 // `gradient` is of one push or a sum of several.
 void step(const Settings& settings, std::span<const float> gradient, double scale, double rate, ShardState& state) {
-  std::vector<float>& values = own_values(state);
+  Values& values = own_values(state);
   ++state.steps;
   if (settings.optimizer == Optimizer::add) {
     const auto factor = static_cast<float>(scale);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] += factor * gradient[i];
+    return;
+  }
+  if (settings.optimizer == Optimizer::replace) {
+    const auto factor = static_cast<float>(scale);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = factor * gradient[i];
     return;
   }
   state.mean.resize(values.size());
@@ -65,8 +77,18 @@ bool is_complete(const Settings& settings, const ShardState& state) {
   return there >= std::max<std::ptrdiff_t>(1, all - settings.backup_workers);
 }
 
+// One push by itself can stay where it is.
+bool replace_whole(const Settings& settings, const Contribution& one, ShardState& state) {
+  if (settings.optimizer != Optimizer::replace || one.encoding != Encoding::f32) return false;
+  state.replaced = one.gradient;
+  ++state.steps;
+  ++state.applied;
+  return true;
+}
+
 // ((g0 + g1) + g2) + ...: the sum that an all-reduce in the order of ranks makes.
 void apply_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state) {
+  if (parts.size() == 1 && replace_whole(settings, parts.front(), state)) return;
   std::vector<float> room;
   std::span<const float> sum = gradient_of(parts.front(), state.count, room);
   std::vector<float> total;
@@ -108,6 +130,7 @@ void take_push(const Settings& settings, const Message& entry, ShardState& state
     ++state.dropped;
     return;
   }
+  if (replace_whole(settings, one, state)) return;
   std::vector<float> room;
   step(settings, gradient_of(one, state.count, room), 1, entry.rate, state);
   ++state.applied;
@@ -128,7 +151,7 @@ void set_workers(const Settings& settings, const std::vector<NodeId>& workers, S
 void set_values(const Message& entry, ShardState& state) {
   if (state.initialised) return;
   const std::span<const float> values = floats_of(entry.payload);
-  state.values = std::make_shared<std::vector<float>>(values.begin(), values.end());
+  state.values = std::make_shared<Values>(values.begin(), values.end(), state.values->get_allocator());
   state.initialised = true;
 }
 
@@ -147,11 +170,19 @@ Result<Settings> parse_mode(std::string_view text) {
   return input_error(fmt::format("mode {}: no such mode", text), "sync, async, or ssp:3 (a number from 0 on)");
 }
 
-ShardState empty_state(const Shard& shard) {
+ShardState empty_state(const Shard& shard, Memory* memory) {
   ShardState state;
   state.count = shard.count;
-  state.values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(shard.count));
+  state.values = std::make_shared<Values>(static_cast<std::size_t>(shard.count), memory);
   return state;
+}
+
+std::span<const float> values_of(const ShardState& state) {
+  return state.replaced.bytes.empty() ? std::span<const float>(*state.values) : floats_of(state.replaced);
+}
+
+Payload share_values(const ShardState& state) {
+  return state.replaced.bytes.empty() ? payload_of(std::shared_ptr<const Values>(state.values)) : state.replaced;
 }
 
 const Progress* progress_of(const ShardState& state, NodeId worker) {

@@ -29,9 +29,10 @@ enum class Mode {
 };
 
 enum class Optimizer {
-  add,    // values += sum, or mean, of what was pushed: deltas of local SGD
-  sgd,    // with momentum
-  adamw,  // kernel/optimizer.hpp
+  add,      // values += sum, or mean, of what was pushed: deltas of local SGD
+  replace,  // values are the sum, or mean, of what was pushed: averages of models
+  sgd,      // with momentum
+  adamw,    // kernel/optimizer.hpp
 };
 
 struct Settings {
@@ -73,12 +74,19 @@ struct ShardState {
   std::vector<Progress> workers = {};      // in rising order
   std::vector<Contribution> waiting = {};  // sync: of clocks that are not complete
   // Shared with answers that are on their way; never changed while they are.
-  std::shared_ptr<std::vector<float>> values = {};
+  std::shared_ptr<Values> values = {};
+  Payload replaced = {};         // Optimizer::replace: what was pushed stands for the values, as it came
   std::vector<float> mean = {};  // AdamW's, or SGD's velocity; empty without
   std::vector<float> square = {};
 };
 
-ShardState empty_state(const Shard& shard);
+// The memory is where its values will lie.
+using Memory = std::pmr::memory_resource;
+ShardState empty_state(const Shard& shard, Memory* memory = std::pmr::get_default_resource());
+
+// The values as they are now; the payload keeps them.
+std::span<const float> values_of(const ShardState& state);
+Payload share_values(const ShardState& state);
 
 const Progress* progress_of(const ShardState& state, NodeId worker);  // nullptr: not one of the workers
 
@@ -95,7 +103,8 @@ std::int64_t oldest_clock(const Settings& settings, const ShardState& state);
 bool may_read(const Settings& settings, const ShardState& state, const Message& pull);
 
 Payload encode_state(const ShardState& state);
-Result<ShardState> decode_state(const Payload& payload, const Shard& shard);
+Result<ShardState> decode_state(const Payload& payload, const Shard& shard,
+                                Memory* memory = std::pmr::get_default_resource());
 
 // The entry that says who the workers are.
 Payload encode_workers(std::span<const NodeId> workers);

@@ -66,13 +66,13 @@ Payload encode_state(const ShardState& state) {
     writer.put(static_cast<std::uint64_t>(one.gradient.bytes.size()));
     writer.put_all(one.gradient.bytes);
   }
-  put_floats(writer, *state.values);
+  put_floats(writer, values_of(state));
   put_floats(writer, state.mean);
   put_floats(writer, state.square);
   return payload_of(std::move(writer.bytes));
 }
 
-Result<ShardState> decode_state(const Payload& payload, const Shard& shard) {
+Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memory* memory) {
   constexpr std::size_t kProgressBytes = 20;
   constexpr std::size_t kContributionBytes = 29;
   ByteReader reader{payload.bytes};
@@ -92,7 +92,8 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard) {
   }
   const std::size_t waiting = reader.take_count(kContributionBytes);
   for (std::size_t i = 0; i < waiting && !reader.failed; ++i) state.waiting.push_back(take_contribution(reader));
-  state.values = std::make_shared<std::vector<float>>(take_floats(reader));
+  const std::vector<float> values = take_floats(reader);
+  state.values = std::make_shared<Values>(values.begin(), values.end(), memory);
   state.mean = take_floats(reader);
   state.square = take_floats(reader);
   if (reader.failed || !reader.bytes.empty() || !is_consistent(state)) {

@@ -146,10 +146,23 @@ TEST(PsState, AnswersOnTheirWayDoNotChange) {
   const float* const before = state.values->data();
   apply(settings, push_entry(1, 1, 0, {1}), state);
   EXPECT_EQ(state.values->data(), before);  // nobody else has it: changed in place
-  const Payload answer = payload_of(std::shared_ptr<const std::vector<float>>(state.values));
+  const Payload answer = payload_of(std::shared_ptr<const Values>(state.values));
   apply(settings, push_entry(1, 2, 1, {1}), state);
   EXPECT_EQ(floats_of(answer)[0], 6);
   EXPECT_EQ((*state.values)[0], 7);
+}
+
+TEST(PsState, AReplacementIsNotCopiedAndAMeanOfSeveralIsMade) {
+  Settings settings{.mode = Mode::async, .optimizer = Optimizer::replace};
+  ShardState state = started(settings, {1}, {5});
+  const Message entry = push_entry(1, 1, 0, {7});
+  apply(settings, entry, state);
+  EXPECT_EQ(values_of(state).data(), floats_of(entry.payload).data());
+  settings.mode = Mode::sync;
+  state = started(settings, {1, 2}, {5});
+  apply(settings, push_entry(1, 1, 0, {2}), state);
+  apply(settings, push_entry(2, 1, 0, {4}), state);
+  EXPECT_EQ(values_of(state)[0], 3);
 }
 
 TEST(PsState, APushHasItsOwnLearningRateIfItSaysSo) {
