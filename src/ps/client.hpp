@@ -21,9 +21,9 @@
 namespace twinpod::ps {
 
 struct ClientOptions {
-  double tick_s = 0.05;     // after which what was not answered is sent again
-  double timeout_s = 60;    // after which waiting is given up
-  Compression compression;  // of pushes
+  double tick_s = 0.05;          // after which what was not answered is sent again
+  double timeout_s = 60;         // after which waiting is given up
+  Compression compression = {};  // of pushes
 };
 
 struct Client {

@@ -123,6 +123,15 @@ void remove_server(Controller& controller, NodeId node) {
   }
 }
 
+std::vector<NodeId> silent_nodes(Controller& controller) {
+  std::vector<NodeId> silent;
+  if (controller.settings.silent_ticks == 0) return silent;
+  for (const auto& [node, receipt] : controller.receipts) {
+    if (controller.ticks - controller.heard[node] > controller.settings.silent_ticks) silent.push_back(node);
+  }
+  return silent;
+}
+
 }  // namespace
 
 void remove(Controller& controller, NodeId node, Outbox& out) {
@@ -138,9 +147,11 @@ void remove(Controller& controller, NodeId node, Outbox& out) {
 }
 
 void handle(Controller& controller, const Message& message, Outbox& out) {
+  controller.heard[message.from] = controller.ticks;
   if (message.kind == Kind::leave) remove(controller, message.from, out);
   // Who is out of the view and does not know it yet is told.
-  if (controller.gone.contains(message.from) && message.kind != Kind::view_ack) {
+  const bool knows = message.kind == Kind::view_ack && message.view == controller.view.number;
+  if (controller.gone.contains(message.from) && !knows) {
     return send_view(controller, message.from, encode_view(controller.view), out);
   }
   switch (message.kind) {
@@ -160,8 +171,10 @@ void handle(Controller& controller, const Message& message, Outbox& out) {
   }
 }
 
-void tick(const Controller& controller, Outbox& out) {
+void tick(Controller& controller, Outbox& out) {
+  ++controller.ticks;
   if (controller.view.number == 0) return;
+  for (const NodeId node : silent_nodes(controller)) remove(controller, node, out);
   const Payload payload = encode_view(controller.view);
   for (const auto& [node, receipt] : controller.receipts) {
     if (receipt < controller.view.number) send_view(controller, node, payload, out);

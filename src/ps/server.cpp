@@ -336,6 +336,8 @@ void handle(Server& server, const Message& message, Outbox& out) {
 
 void tick(Server& server, Outbox& out) {
   if (server.view.number == 0) return start(server, out);
+  // A receipt, and a sign of life.
+  out.push_back({.kind = Kind::view_ack, .from = server.id, .to = kController, .view = server.view.number});
   for (auto& [shard, replica] : server.replicas) tick_at(site_of(server, shard, replica), out);
 }
 

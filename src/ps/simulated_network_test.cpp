@@ -13,6 +13,7 @@ SimulatedNetwork::SimulatedNetwork(const Scenario& scenario, Mutation mutation)
   shards_ = shards_of({.counts = {3 * kSlots, 6 * kSlots}, .most = 3 * kSlots});
   promised_.assign(shards_.size(), -1);
   controller_.settings = {.copies = scenario.copies, .servers = scenario.servers, .workers = scenario.workers};
+  if (scenario.heartbeats) controller_.settings.silent_ticks = kSilentTicks;
   controller_.shards = shards_;
   for (int i = 0; i < scenario.servers; ++i) add_server();
   for (int i = 0; i < scenario.workers; ++i) add_worker();
@@ -279,6 +280,10 @@ bool SimulatedNetwork::may_lose(NodeId server) const {
   });
 }
 
+void SimulatedNetwork::notice_later(NodeId id) {
+  if (!scenario_.heartbeats) schedule(static_cast<std::int64_t>(rng_.below(300)), What::notice, id);
+}
+
 void SimulatedNetwork::kill_server(bool only_suspected) {
   std::vector<NodeId> alive;
   for (const NodeId id : controller_.view.servers) {
@@ -293,7 +298,7 @@ void SimulatedNetwork::kill_server(bool only_suspected) {
     process(notice);
   } else {
     servers_.at(id).alive = false;
-    schedule(static_cast<std::int64_t>(rng_.below(300)), What::notice, id);
+    notice_later(id);
   }
   if (rng_.below(4) != 0) add_server();
 }
@@ -307,7 +312,7 @@ void SimulatedNetwork::kill_worker() {
   const NodeId id = alive[rng_.below(alive.size())];
   ++kills_;
   workers_.at(id).alive = false;
-  schedule(static_cast<std::int64_t>(rng_.below(300)), What::notice, id);
+  notice_later(id);
   if (alive.size() == 1 || rng_.below(3) != 0) add_worker();
 }
 

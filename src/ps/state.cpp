@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 
@@ -27,6 +28,7 @@ Values& own_values(ShardState& state) {
   if (state.values.use_count() > 1) {
     state.values = std::make_shared<Values>(*state.values, state.values->get_allocator());
   }
+  std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have been the last to let go
   return *state.values;
 }
 

@@ -41,7 +41,8 @@ struct Scenario {
   double drop = 0;
   double duplicate = 0;
   int delay = 10;
-  int faults = 0;  // kills, partitions, false alarms, newcomers
+  int faults = 0;           // kills, partitions, false alarms, newcomers
+  bool heartbeats = false;  // the dead are missed because they are silent; else somebody tells
 };
 
 inline Scenario draw_scenario(std::uint64_t seed) {
@@ -61,6 +62,7 @@ inline Scenario draw_scenario(std::uint64_t seed) {
   scenario.duplicate = rng.below(3) == 0 ? 0 : rng.uniform(0, 0.3);
   scenario.delay = 1 + static_cast<int>(rng.below(60));
   scenario.faults = static_cast<int>(rng.below(9));
+  scenario.heartbeats = rng.below(3) == 0;
   return scenario;
 }
 
@@ -78,6 +80,7 @@ class SimulatedNetwork {
  private:
   static constexpr int kSlots = 12;  // workers that a run can have, newcomers included
   static constexpr int kTick = 80;
+  static constexpr int kSilentTicks = 20;  // longer than a node is ever cut off
   static constexpr int kFaultsUntil = 2500;
   static constexpr int kGiveUpAt = 60000;
 
@@ -126,6 +129,7 @@ class SimulatedNetwork {
   void make_fault();
   void kill_server(bool only_suspected);
   void kill_worker();
+  void notice_later(NodeId id);
   void cut_off();
   bool may_lose(NodeId server) const;
   void remove_resent(Outbox& out, std::size_t first) const;

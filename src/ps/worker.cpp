@@ -91,6 +91,11 @@ void resend_pushes(Worker& worker, Line& line, Outbox& out) {
   worker.counters.resent += line.unacked.size();
 }
 
+void acknowledge_view(const Worker& worker, Outbox& out) {
+  out.push_back(
+      {.kind = Kind::view_ack, .role = Role::worker, .from = worker.id, .to = kController, .view = worker.view.number});
+}
+
 void handle_view(Worker& worker, const Message& message, Outbox& out) {
   Result<View> view = decode_view(message.payload);
   if (!view || view->chains.size() != worker.shards.size()) return;
@@ -105,8 +110,7 @@ void handle_view(Worker& worker, const Message& message, Outbox& out) {
       if (line.pull) send(worker, *line.pull, out);
     }
   }
-  out.push_back(
-      {.kind = Kind::view_ack, .role = Role::worker, .from = worker.id, .to = kController, .view = worker.view.number});
+  acknowledge_view(worker, out);
 }
 
 void tick_line(Worker& worker, Line& line, Outbox& out) {
@@ -175,6 +179,7 @@ void handle(Worker& worker, const Message& message, Outbox& out) {
 
 void tick(Worker& worker, Outbox& out) {
   if (worker.view.number == 0) send_to_controller(worker, Kind::join, 0, out);
+  if (worker.view.number > 0) acknowledge_view(worker, out);  // a receipt, and a sign of life
   if (worker.leaving && !worker.expelled) send_to_controller(worker, Kind::leave, 0, out);
   if (!is_released(worker)) send_to_controller(worker, Kind::barrier, worker.barriers, out);
   for (Line& line : worker.lines) tick_line(worker, line, out);
