@@ -33,10 +33,16 @@ std::size_t block_bytes(Encoding encoding, std::size_t count) {
   return encoding == Encoding::one_bit ? 2 * sizeof(float) + (count + 7) / 8 : sizeof(float) + (count + 3) / 4;
 }
 
-template <typename Half, typename ToHalf>
-void write_halves(std::span<const float> values, const ToHalf& to_half, ByteWriter& writer) {
+template <typename Half>
+Half to_half(float value) {
+  if constexpr (std::is_same_v<Half, F16>) return to_f16(value);
+  if constexpr (std::is_same_v<Half, Bf16>) return to_bf16(value);
+}
+
+template <typename Half>
+void write_halves(std::span<const float> values, ByteWriter& writer) {
   std::vector<std::uint16_t> halves(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) halves[i] = to_half(values[i]).bits;
+  for (std::size_t i = 0; i < values.size(); ++i) halves[i] = to_half<Half>(values[i]).bits;
   writer.put_all(std::span<const std::uint16_t>(halves));
 }
 
@@ -120,9 +126,9 @@ void write(const Compression& compression, std::span<const float> values, ByteWr
     case Encoding::f32:
       return writer.put_all(values);
     case Encoding::f16:
-      return write_halves<F16>(values, to_f16, writer);
+      return write_halves<F16>(values, writer);
     case Encoding::bf16:
-      return write_halves<Bf16>(values, to_bf16, writer);
+      return write_halves<Bf16>(values, writer);
     case Encoding::top_k:
       return write_top(compression.share, values, writer);
     case Encoding::one_bit:
