@@ -30,6 +30,7 @@ struct Client {
   Link link;
   Worker worker;
   ClientOptions options = {};
+  int place = 0;                             // among the workers; who comes for a dead one has its place
   std::vector<ErrorFeedback> feedback = {};  // of each shard
   std::int64_t next_tick_ns = 0;
   double waited_s = 0;  // for values, since the start

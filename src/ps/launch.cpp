@@ -95,8 +95,9 @@ void note(Account& account, const Client& client) {
   _exit(0);
 }
 
-[[noreturn]] void be_worker(const Launcher& launcher, NodeId id) {
+[[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
   Client client = make_client(shared_link(launcher.segment, id), id, launcher.options.shards, launcher.options.client);
+  client.place = place;
   Desk& desk = desk_of(launcher.segment, id);
   const Result<std::string> answer = launcher.body(client);
   const std::string& text = answer ? *answer : answer.error().message;
@@ -109,7 +110,7 @@ void note(Account& account, const Client& client) {
   _exit(answer ? 0 : 1);
 }
 
-Result<void> start_process(Launcher& launcher, Role role) {
+Result<void> start_process(Launcher& launcher, Role role, int place) {
   const NodeId id = launcher.next_id;
   if (id >= launcher.segment.ranks) {
     return infeasible(fmt::format("{} processes died, and there are no numbers for more", launcher.deaths),
@@ -124,9 +125,9 @@ Result<void> start_process(Launcher& launcher, Role role) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);  // it died before we could ask to be told
     if (launcher.options.pins) keep_to_core(id);
-    role == Role::server ? be_server(launcher, id) : be_worker(launcher, id);
+    role == Role::server ? be_server(launcher, id) : be_worker(launcher, id, place);
   }
-  launcher.processes.push_back({id, role, pid});
+  launcher.processes.push_back({id, role, pid, place});
   return {};
 }
 
@@ -144,7 +145,8 @@ void note_end(Launcher& launcher, const Process& process) {
     return;
   }
   ++launcher.deaths;
-  if (const Result<void> started = start_process(launcher, process.role); !started) launcher.failure = started.error();
+  if (const Result<void> started = start_process(launcher, process.role, process.place); !started)
+    launcher.failure = started.error();
 }
 
 void look_after(Launcher& launcher) {
@@ -240,8 +242,8 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
   launcher.controller.shards = options.shards;
   launcher.link = shared_link(*segment, kController);
   Result<void> started;
-  for (int i = 0; i < options.servers && started; ++i) started = start_process(launcher, Role::server);
-  for (int i = 0; i < options.workers && started; ++i) started = start_process(launcher, Role::worker);
+  for (int i = 0; i < options.servers && started; ++i) started = start_process(launcher, Role::server, i);
+  for (int i = 0; i < options.workers && started; ++i) started = start_process(launcher, Role::worker, i);
   if (!started) launcher.failure = started.error();
   if (started) control(launcher, watch);
   end_all(launcher);

@@ -39,6 +39,7 @@ struct Process {
   NodeId id = kNobody;
   Role role = Role::server;
   pid_t pid = 0;
+  int place = 0;  // among servers or workers
 };
 
 // What each process leaves in shared memory, whatever becomes of it.

@@ -1,5 +1,7 @@
 #include "ps/shards.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -61,7 +63,8 @@ std::vector<Shard> shards_of(const ShardRequest& request) {
     for (std::int64_t part = 0; part < parts; ++part) {
       const std::int64_t first = count / parts * part + std::min(part, count % parts);
       const std::int64_t size = count / parts + (part < count % parts ? 1 : 0);
-      shards.push_back({.tensor = static_cast<int>(tensor), .first = first, .count = size});
+      const bool decays = request.decays.empty() || request.decays[tensor];
+      shards.push_back({.tensor = static_cast<int>(tensor), .first = first, .count = size, .decays = decays});
     }
   }
   return shards;

@@ -22,12 +22,14 @@ struct Shard {
   int tensor = 0;
   std::int64_t first = 0;  // element of the tensor
   std::int64_t count = 0;
+  bool decays = true;  // by the optimizer's weight decay
   bool operator==(const Shard&) const = default;
 };
 
 struct ShardRequest {
   std::vector<std::int64_t> counts = {};  // elements of each tensor, in the order in which the forward pass needs them
   std::int64_t most = 1 << 20;            // elements of a shard
+  std::vector<bool> decays = {};          // of each tensor; empty: all do
 };
 
 // Shards of a tensor differ by one element at most. Empty tensors have none.

@@ -85,7 +85,7 @@ std::string SimulatedNetwork::run() {
   }
   // What is still on its way, and what it leads to.
   const std::int64_t quiet_from = now_;
-  while (problem_.empty() && now_ < quiet_from + 20L * kTick) {
+  while (problem_.empty() && now_ < quiet_from + 60L * kTick) {
     std::pop_heap(heap_.begin(), heap_.end());
     Event event = std::move(heap_.back());
     heap_.pop_back();

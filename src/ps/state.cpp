@@ -51,6 +51,7 @@ void step(const Settings& settings, std::span<const float> gradient, double scal
     kernel::Sgd sgd = settings.sgd;
     sgd.gradient_scale *= scale;
     if (rate != 0) sgd.rate = rate;
+    if (!state.decays) sgd.decay = 0;
     kernel::sgd<float>(sgd, state.count, values.data(), nullptr, gradient.data(), state.mean.data());
     return;
   }
@@ -59,6 +60,7 @@ void step(const Settings& settings, std::span<const float> gradient, double scal
   adamw.gradient_scale *= scale;
   adamw.step = state.steps;
   if (rate != 0) adamw.rate = rate;
+  if (!state.decays) adamw.decay = 0;
   kernel::adamw<float>(adamw, state.count, values.data(), nullptr, gradient.data(), state.mean.data(),
                        state.square.data());
 }
@@ -175,6 +177,7 @@ Result<Settings> parse_mode(std::string_view text) {
 ShardState empty_state(const Shard& shard, Memory* memory) {
   ShardState state;
   state.count = shard.count;
+  state.decays = shard.decays;
   state.values = std::make_shared<Values>(static_cast<std::size_t>(shard.count), memory);
   return state;
 }

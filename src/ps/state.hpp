@@ -65,6 +65,7 @@ struct Contribution {
 
 struct ShardState {
   std::int64_t count = 0;
+  bool decays = true;
   bool initialised = false;
   std::uint64_t position = 0;              // entries applied
   std::int64_t version = 0;                // sync: clocks applied

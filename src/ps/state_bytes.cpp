@@ -1,4 +1,6 @@
 // A shard's state as bytes: what a new copy starts from.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ps/bytes.hpp"
@@ -78,6 +80,7 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memo
   ByteReader reader{payload.bytes};
   ShardState state;
   state.count = shard.count;
+  state.decays = shard.decays;
   state.initialised = reader.take<std::uint8_t>() != 0;
   state.position = reader.take<std::uint64_t>();
   state.version = reader.take<std::int64_t>();
