@@ -135,8 +135,12 @@ void take_head(SharedLink& link, NodeId from, Peer& peer) {
   if (!header) return expect_head(link, from, peer);
   Message& message = header->message;
   const std::size_t size = header->payload_bytes;
-  const bool has_body = kHeaderBytes + size > kFrameBytes;
-  if (!has_body && arrived == kHeaderBytes + size) {
+  if (kHeaderBytes + size > kFrameBytes) {
+    peer.message = std::move(message);
+    peer.room = room_for(link, size);
+    return expect(link, from, peer.body, kBodyTag, peer.room.get(), size);
+  }
+  if (arrived == kHeaderBytes + size) {
     if (size > 0) {
       std::shared_ptr<std::byte> room = room_for(link, size);
       std::memcpy(room.get(), peer.bytes.data() + kHeaderBytes, size);
@@ -144,10 +148,7 @@ void take_head(SharedLink& link, NodeId from, Peer& peer) {
     }
     link.inbox.push_back(std::move(message));
   }
-  if (!has_body) return expect_head(link, from, peer);
-  peer.message = std::move(message);
-  peer.room = room_for(link, size);
-  expect(link, from, peer.body, kBodyTag, peer.room.get(), size);
+  expect_head(link, from, peer);
 }
 
 void take_body(SharedLink& link, NodeId from, Peer& peer) {

@@ -33,7 +33,7 @@ void SimulatedNetwork::check_reads(WorkerNode& node) {
 
 // The first n pushes and no others, each once.
 void SimulatedNetwork::check_content(ShardId shard, int slot, std::span<const float> values) {
-  const auto at = static_cast<std::size_t>(3 * slot);
+  const auto at = place_in(slot);
   for (int power = 1; power < 3; ++power) {
     if (values[at + static_cast<std::size_t>(power)] == total_of(values[at], power)) continue;
     fail(fmt::format("shard {}: the {} updates of slot {} are not its first ones, once each", shard, values[at], slot));
@@ -46,7 +46,7 @@ void SimulatedNetwork::check_read(const WorkerNode& reader, const Arrival& arriv
   const bool bounded = scenario_.settings.mode != Mode::async && keeps_prefix();
   const std::int64_t bound_clock = arrival.clock - 1 - bound();
   for (const auto& [id, node] : workers_) {
-    const auto found = static_cast<std::int64_t>(values[static_cast<std::size_t>(3 * node.slot)]);
+    const auto found = static_cast<std::int64_t>(values[place_in(node.slot)]);
     const std::vector<std::int64_t>& clocks = node.pushes[shard];
     if (keeps_prefix()) check_content(arrival.shard, node.slot, values);
     const auto all = static_cast<std::int64_t>(clocks.size());
@@ -86,7 +86,7 @@ void SimulatedNetwork::check_ack(const WorkerNode& node, const Message& ack) {
 void SimulatedNetwork::check_totals(ShardId shard, const ShardState& state) {
   std::uint64_t applied = 0;
   for (const auto& [id, node] : workers_) {
-    const auto found = static_cast<std::uint64_t>((*state.values)[static_cast<std::size_t>(3 * node.slot)]);
+    const auto found = static_cast<std::uint64_t>((*state.values)[place_in(node.slot)]);
     applied += found;
     const std::uint64_t made = node.pushes[static_cast<std::size_t>(shard)].size();
     const std::uint64_t acked = node.acked[static_cast<std::size_t>(shard)];

@@ -256,7 +256,7 @@ void SimulatedNetwork::compute(WorkerNode& node) {
     node.pushes[shard].push_back(node.worker.clock);
     const auto n = static_cast<float>(node.pushes[shard].size());
     std::vector<float> gradient(3 * kSlots);
-    const auto at = static_cast<std::size_t>(3 * node.slot);
+    const auto at = place_in(node.slot);
     gradient[at] = 1;
     gradient[at + 1] = n;
     gradient[at + 2] = n * n;

@@ -66,6 +66,9 @@ inline Scenario draw_scenario(std::uint64_t seed) {
   return scenario;
 }
 
+// Of a worker's three numbers in a shard.
+inline std::size_t place_in(int slot) { return 3 * static_cast<std::size_t>(slot); }
+
 class SimulatedNetwork {
  public:
   SimulatedNetwork(const Scenario& scenario, Mutation mutation);
