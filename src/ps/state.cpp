@@ -6,6 +6,7 @@
 #include <atomic>
 #include <charconv>
 #include <cstring>
+#include <functional>
 
 #include "ps/bytes.hpp"
 #include "ps/compress.hpp"
@@ -73,12 +74,14 @@ std::span<const float> gradient_of(const Contribution& one, std::int64_t count, 
   return room;
 }
 
-bool is_complete(const Settings& settings, const ShardState& state) {
-  if (state.workers.empty()) return false;
-  const auto there = std::count_if(state.workers.begin(), state.workers.end(),
-                                   [&](const Progress& p) { return p.clock >= state.version; });
-  const auto all = static_cast<std::ptrdiff_t>(state.workers.size());
-  return there >= std::max<std::ptrdiff_t>(1, all - settings.backup_workers);
+// The newest clock of which enough pushes are here.
+std::int64_t complete_clock(const Settings& settings, const ShardState& state) {
+  if (state.workers.empty()) return state.version - 1;
+  std::vector<std::int64_t> clocks;
+  for (const Progress& progress : state.workers) clocks.push_back(progress.clock);
+  std::sort(clocks.begin(), clocks.end(), std::greater<>());
+  const auto all = static_cast<std::ptrdiff_t>(clocks.size());
+  return clocks[static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, all - settings.backup_workers) - 1)];
 }
 
 // One push by itself can stay where it is.
@@ -109,17 +112,21 @@ void apply_clock(const Settings& settings, std::span<const Contribution> parts, 
   state.applied += parts.size();
 }
 
+// Clocks to which nobody contributed are passed over, however many they are.
 void apply_complete_clocks(const Settings& settings, ShardState& state) {
-  while (is_complete(settings, state)) {
+  const std::int64_t last = complete_clock(settings, state);
+  while (state.version <= last) {
+    std::int64_t next = last;
+    for (const Contribution& one : state.waiting) next = std::min(next, std::max(one.clock, state.version));
     std::vector<Contribution> parts;
     std::erase_if(state.waiting, [&](Contribution& one) {
-      if (one.clock > state.version) return false;
+      if (one.clock > next) return false;
       parts.push_back(std::move(one));
       return true;
     });
     std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     if (!parts.empty()) apply_clock(settings, parts, state);
-    ++state.version;
+    state.version = next + 1;
   }
 }
 

@@ -140,6 +140,16 @@ TEST(PsState, WithBackupWorkersTheFirstPushesCountAndLateOnesAreAccountedFor) {
   EXPECT_EQ(state.dropped, 1U);
 }
 
+// Found by the fuzzer: each of the clocks in between was looked at.
+TEST(PsState, AFarClockIsReachedAtOnce) {
+  const Settings settings{.mode = Mode::sync, .optimizer = Optimizer::add};
+  ShardState state = started(settings, {1}, {0});
+  constexpr std::int64_t kFar = std::int64_t{1} << 60U;
+  apply(settings, push_entry(1, 1, kFar, {2}), state);
+  EXPECT_EQ(state.version, kFar + 1);
+  EXPECT_EQ((*state.values)[0], 2);
+}
+
 TEST(PsState, AnswersOnTheirWayDoNotChange) {
   const Settings settings{.mode = Mode::async, .optimizer = Optimizer::add};
   ShardState state = started(settings, {1}, {5});
