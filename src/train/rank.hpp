@@ -93,6 +93,7 @@ struct StepSettings {
   kernel::Sgd momentum;
   double clip = 0;      // largest norm of all gradients; 0: any
   bool record = false;  // the Timeline
+  bool updates = true;  // false: parameters stay, and gradients are for somebody else (served.hpp)
 };
 
 struct StepResult {

@@ -116,6 +116,7 @@ void update(Rank<T>& rank) {
   const double norm = std::sqrt(rank.reduced[0]);
   rank.result.gradient_norm = norm;
   const double clip = rank.settings.clip;
+  if (!rank.settings.updates) return;
   if (!std::isfinite(norm)) return;  // the caller sees it and stops; parameters stay as they were
   if (rank.before_update) rank.before_update();
   const double scale = clip > 0 && norm > clip ? clip / norm : 1;

@@ -1,0 +1,159 @@
+#include "ps/client.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/wait.hpp"
+
+namespace twinpod::ps {
+namespace {
+
+std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
+
+// Servers that a new view has no more are not sent to; what still waits for them is dropped.
+void forget_gone(const Link& link, const std::vector<NodeId>& before, const std::vector<NodeId>& now) {
+  for (const NodeId id : before) {
+    if (std::find(now.begin(), now.end(), id) == now.end()) link.forget(link.state, id);
+  }
+}
+
+template <typename Done>
+Result<void> wait_until(Client& client, const char* what, const Done& done) {
+  const std::int64_t start = comm::now_ns();
+  while (!done()) {
+    pump(client);
+    if (done()) break;
+    if (client.worker.expelled && !client.worker.leaving) {
+      return infeasible(fmt::format("worker {} waits for {}, but was taken for dead", client.worker.id, what));
+    }
+    if (comm::now_ns() - start > in_ns(client.options.timeout_s)) {
+      return infeasible(fmt::format("worker {} waited {} s for {} at clock {}", client.worker.id,
+                                    client.options.timeout_s, what, client.worker.clock),
+                        "a longer timeout, if the servers are only slow");
+    }
+    client.link.rest(client.link.state);
+  }
+  client.waited_s += static_cast<double>(comm::now_ns() - start) * 1e-9;
+  return {};
+}
+
+}  // namespace
+
+Client make_client(const Link& link, NodeId id, const std::vector<Shard>& shards, const ClientOptions& options) {
+  Client client{.link = link, .worker = {.id = id, .shards = shards}, .options = options};
+  client.feedback.resize(shards.size());
+  return client;
+}
+
+void pump(Client& client) {
+  Outbox out;
+  Message message;
+  while (client.link.receive(client.link.state, message)) {
+    const std::vector<NodeId> before = message.kind == Kind::view ? client.worker.view.servers : std::vector<NodeId>{};
+    handle(client.worker, message, out);
+    if (message.kind == Kind::view) forget_gone(client.link, before, client.worker.view.servers);
+    send_all(client.link, out);
+  }
+  const std::int64_t now = comm::now_ns();
+  if (now < client.next_tick_ns) return;
+  client.next_tick_ns = now + in_ns(client.options.tick_s);
+  tick(client.worker, out);
+  send_all(client.link, out);
+}
+
+Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial) {
+  Outbox out;
+  start(client.worker, out);
+  send_all(client.link, out);
+  client.next_tick_ns = comm::now_ns() + in_ns(client.options.tick_s);
+  Result<void> let_in = wait_until(client, "being let in", [&] { return client.worker.is_member; });
+  if (!let_in) return let_in;
+  for (ShardId shard = 0; shard < static_cast<ShardId>(client.worker.shards.size()); ++shard) {
+    set_initial(client.worker, shard, initial(shard), out);
+  }
+  begin(client.worker, out);
+  send_all(client.link, out);
+  return wait_until(client, "the servers' clocks", [&] { return is_ready(client.worker); });
+}
+
+Result<std::vector<Arrival>> pull_all(Client& client) {
+  Outbox out;
+  Worker& worker = client.worker;
+  worker.arrived.clear();
+  for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) pull(worker, shard, out);
+  send_all(client.link, out);
+  const Result<void> all = wait_until(client, "values", [&] { return worker.arrived.size() == worker.shards.size(); });
+  if (!all) return tl::unexpected(all.error());
+  std::vector<Arrival> values = std::move(worker.arrived);
+  worker.arrived.clear();
+  std::sort(values.begin(), values.end(), [](const Arrival& a, const Arrival& b) { return a.shard < b.shard; });
+  // With backup workers the others may be ahead: what this one makes of these values belongs to their clock.
+  for (const Arrival& arrival : values) worker.clock = std::max(worker.clock, arrival.oldest + 1);
+  return values;
+}
+
+void push_all(Client& client, const std::vector<Payload>& gradients, double rate) {
+  Outbox out;
+  const Compression& compression = client.options.compression;
+  for (std::size_t shard = 0; shard < gradients.size(); ++shard) {
+    const bool whole = compression.encoding == Encoding::f32;
+    Payload payload =
+        whole ? gradients[shard] : compress(compression, floats_of(gradients[shard]), client.feedback[shard]);
+    push(client.worker, static_cast<ShardId>(shard), std::move(payload), {compression.encoding, rate}, out);
+  }
+  advance(client.worker);
+  send_all(client.link, out);
+  pump(client);
+}
+
+Result<void> wait_for_acks(Client& client) {
+  return wait_until(client, "acknowledgements", [&] { return is_acknowledged(client.worker); });
+}
+
+Result<void> barrier(Client& client) {
+  Outbox out;
+  enter_barrier(client.worker, out);
+  send_all(client.link, out);
+  return wait_until(client, "a barrier", [&] { return is_released(client.worker); });
+}
+
+Result<void> leave(Client& client) {
+  Result<void> all = wait_for_acks(client);
+  if (!all) return all;
+  Outbox out;
+  leave(client.worker, out);
+  send_all(client.link, out);
+  return wait_until(client, "leaving", [&] { return client.worker.expelled; });
+}
+
+void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop) {
+  Outbox out;
+  start(server, out);
+  send_all(link, out);
+  std::int64_t next_tick = comm::now_ns() + in_ns(tick_s);
+  while (!server.expelled && !stop(server)) {
+    Message message;
+    bool came = false;
+    while (link.receive(link.state, message)) {
+      came = true;
+      const std::vector<NodeId> servers = message.kind == Kind::view ? server.view.servers : std::vector<NodeId>{};
+      const std::vector<NodeId> workers = message.kind == Kind::view ? server.view.workers : std::vector<NodeId>{};
+      handle(server, message, out);
+      message.payload = {};
+      if (!servers.empty() || !workers.empty()) {
+        forget_gone(link, servers, server.view.servers);
+        forget_gone(link, workers, server.view.workers);
+      }
+      send_all(link, out);
+    }
+    if (comm::now_ns() >= next_tick) {
+      tick(server, out);
+      send_all(link, out);
+      next_tick = comm::now_ns() + in_ns(tick_s);
+    }
+    if (!came) link.rest(link.state);
+  }
+}
+
+}  // namespace twinpod::ps

@@ -1,0 +1,60 @@
+// A worker that waits: what a training loop calls. And a server that serves until it is no longer needed.
+//
+//     Client client(link, 7, shards, {});
+//     Result<void> joined = join(client, initial);                 // initial values of each shard
+//     while (client.worker.clock < steps) {
+//       Result<std::vector<Arrival>> values = pull_all(client);    // in the order of the shards
+//       ...
+//       push_all(client, gradients, options);                      // does not wait; ends the clock
+//     }
+//     Result<void> left = leave(client);
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "ps/compress.hpp"
+#include "ps/link.hpp"
+#include "ps/server.hpp"
+#include "ps/worker.hpp"
+
+namespace twinpod::ps {
+
+struct ClientOptions {
+  double tick_s = 0.05;          // after which what was not answered is sent again
+  double timeout_s = 60;         // after which waiting is given up
+  Compression compression = {};  // of pushes
+};
+
+struct Client {
+  Link link;
+  Worker worker;
+  ClientOptions options = {};
+  int place = 0;                             // among the workers; who comes for a dead one has its place
+  std::vector<ErrorFeedback> feedback = {};  // of each shard
+  std::int64_t next_tick_ns = 0;
+  double waited_s = 0;  // for values, since the start
+};
+
+Client make_client(const Link& link, NodeId id, const std::vector<Shard>& shards, const ClientOptions& options);
+
+// Handles what has come, without waiting. A training loop may call it between layers.
+void pump(Client& client);
+
+// `initial` gives the values of a shard; asked only if they may be needed.
+Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial);
+
+Result<std::vector<Arrival>> pull_all(Client& client);
+
+// One gradient for each shard; they are compressed as the options say. Then the clock moves on.
+// REQUIRES: payloads of f32, unchanged until they are acknowledged if they are not compressed.
+void push_all(Client& client, const std::vector<Payload>& gradients, double rate);
+
+Result<void> wait_for_acks(Client& client);
+Result<void> barrier(Client& client);
+Result<void> leave(Client& client);  // after all is acknowledged
+
+// Until the view has it no more, or `stop` says so. `done` is told the counters now and then.
+void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop);
+
+}  // namespace twinpod::ps

@@ -1,0 +1,71 @@
+// A parameter server on this host: processes for servers and workers, and this one as their controller.
+//
+//     LaunchOptions options{.servers = 2, .workers = 4, .copies = 2, .settings = *parse_mode("ssp:3"), .shards =
+//     shards}; Result<LaunchReport> report = launch(options, [&](Client& client) -> Result<std::string> {
+//       if (Result<void> joined = join(client, initial); !joined) return tl::unexpected(joined.error());
+//       ...
+//       if (Result<void> left = leave(client); !left) return tl::unexpected(left.error());
+//       return "loss 2.1";
+//     });
+//
+// A process that dies is noticed at once (the launcher is its parent), taken out of the view, and replaced by a new one
+// under a new number. When all workers are through, the servers are ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ps/client.hpp"
+#include "ps/controller.hpp"
+
+namespace twinpod::ps {
+
+struct LaunchOptions {
+  int servers = 1;
+  int workers = 1;
+  int copies = 1;
+  Settings settings = {};
+  std::vector<Shard> shards = {};
+  ClientOptions client = {};
+  int replacements = 16;  // processes that may be started in place of dead ones
+  bool pins = false;      // each process to cores of its own, in turn
+};
+
+struct Process {
+  NodeId id = kNobody;
+  Role role = Role::server;
+  pid_t pid = 0;
+  int place = 0;  // among servers or workers
+};
+
+// What each process leaves in shared memory, whatever becomes of it.
+struct Account {
+  ServerCounters server = {};
+  std::uint64_t updates_applied = 0;  // on the shards of which it is the head
+  std::uint64_t updates_dropped = 0;
+  std::uint64_t pushed_bytes = 0;  // by a worker
+  std::uint64_t pulled_bytes = 0;
+  double waited_s = 0;
+  std::array<std::uint64_t, 64> staleness = {};  // the last counts all that is more
+};
+
+struct LaunchReport {
+  std::map<NodeId, std::string> answers = {};  // of the workers that came to their end
+  std::map<NodeId, Account> accounts = {};     // of all processes
+  int deaths = 0;
+  int failovers = 0;
+  std::uint64_t updates_applied = 0;  // on all shards, by the heads of the last view
+  std::uint64_t updates_dropped = 0;
+};
+
+using WorkerBody = std::function<Result<std::string>(Client&)>;
+
+// `watch` is called every few milliseconds with all that are alive: tests kill some of them.
+using Watch = std::function<void(const std::vector<Process>&)>;
+Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body, const Watch& watch = {});
+
+}  // namespace twinpod::ps

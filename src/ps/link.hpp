@@ -1,0 +1,47 @@
+// How a process of the parameter server reaches the others: through shared memory on one host, over ZeroMQ between
+// hosts.
+//
+//     Link link = shared_link(segment, id);
+//     link.send(link.state, message);                    // never waits; keeps the payload until it is gone
+//     Message message;
+//     while (link.receive(link.state, message)) handle(server, message, out);
+//     link.rest(link.state);                             // sleeps until something may have come, a few ms at most
+//     link.forget(link.state, peer);                     // it is dead: what was for it is dropped
+//
+// Messages between two processes arrive in order or not at all. One thread at a time may use a link.
+#pragma once
+
+#include <string>
+
+#include "comm/shared.hpp"
+#include "ps/message.hpp"
+
+namespace twinpod::ps {
+
+struct Link {
+  void* state = nullptr;
+  std::pmr::memory_resource* memory = nullptr;  // payloads that lie here travel fastest
+  void (*send)(void* state, Message message) = nullptr;
+  bool (*receive)(void* state, Message& message) = nullptr;
+  void (*rest)(void* state) = nullptr;
+  void (*forget)(void* state, NodeId peer) = nullptr;
+  void (*close)(void* state) = nullptr;  // what was not sent yet has a moment to get away
+};
+
+// Between processes that were forked with the segment: the number of a node is its rank there. Payloads that are large
+// are copied once, from the sender's memory to the receiver's, where the kernel allows it.
+// The first bytes of a process's arena are left to the launcher.
+inline constexpr std::size_t kDeskBytes = std::size_t{1} << 18U;
+Link shared_link(const comm::Segment& segment, NodeId id);
+
+// Between hosts. Each process listens on its own address and knows those of the others by their numbers:
+//     tcp://10.0.0.{id}:7000   or   tcp://127.0.0.1:{port}
+struct Address {
+  NodeId id = kNobody;
+  std::string endpoint;
+};
+Result<Link> zeromq_link(NodeId id, const std::vector<Address>& addresses);
+
+void send_all(const Link& link, Outbox& out);
+
+}  // namespace twinpod::ps

@@ -1,0 +1,249 @@
+// Messages of the parameter server as messages of comm's local transport. A small one is header and payload in one
+// piece; of a large one the payload follows by itself, from where it lies to where it is needed.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "comm/reach.hpp"
+#include "comm/transport.hpp"
+#include "ps/link.hpp"
+#include "ps/memory.hpp"
+
+namespace twinpod::ps {
+namespace {
+
+constexpr std::size_t kFrameBytes = 1024;
+constexpr int kHeadTag = 0;
+constexpr int kBodyTag = 1;
+
+// A message on its way out.
+struct Frame {
+  comm::Message head;
+  comm::Message body;
+  bool has_body = false;
+  Payload payload;
+  alignas(64) std::array<std::byte, kFrameBytes> bytes;
+};
+
+// What is expected from a peer: a head, or the body that belongs to it.
+struct Peer {
+  std::unique_ptr<comm::Message> head;
+  std::unique_ptr<comm::Message> body;
+  std::shared_ptr<std::byte> room = {};  // of the body
+  Message message;                       // that the body belongs to
+  bool gone = false;
+  alignas(64) std::array<std::byte, kFrameBytes> bytes;
+  std::deque<std::unique_ptr<Frame>> sending;
+};
+
+struct SharedLink {
+  comm::Transport transport;
+  NodeId id = kNobody;
+  std::vector<std::unique_ptr<Peer>> peers;
+  std::vector<std::unique_ptr<Frame>> spare;
+  std::deque<Message> inbox;
+  std::shared_ptr<ArenaMemory> memory;
+  int idle = 0;  // looks in vain since something came
+};
+
+Peer* peer_of(SharedLink& link, NodeId id) {
+  if (id < 0 || static_cast<std::size_t>(id) >= link.peers.size()) return nullptr;
+  return link.peers[static_cast<std::size_t>(id)].get();
+}
+
+// Goes back when the last message lets go of it.
+std::shared_ptr<std::byte> room_for(SharedLink& link, std::size_t bytes) {
+  auto* const room = static_cast<std::byte*>(link.memory->allocate(bytes));
+  return {room, [bytes, memory = link.memory](std::byte* data) { memory->deallocate(data, bytes); }};
+}
+
+void expect(SharedLink& link, NodeId from, std::unique_ptr<comm::Message>& slot, int tag, void* data,
+            std::size_t bytes) {
+  slot = std::make_unique<comm::Message>();
+  slot->peer = from;
+  slot->tag = tag;
+  slot->data = data;
+  slot->bytes = bytes;
+  link.transport.post(link.transport.state, *slot);
+}
+
+void expect_head(SharedLink& link, NodeId from, Peer& peer) {
+  expect(link, from, peer.head, kHeadTag, peer.bytes.data(), peer.bytes.size());
+}
+
+// Sent ones are used again; the payload is let go.
+void clean_up(SharedLink& link, Peer& peer) {
+  while (!peer.sending.empty()) {
+    Frame& frame = *peer.sending.front();
+    if (!frame.head.done || (frame.has_body && !frame.body.done)) return;
+    frame.payload = {};
+    if (link.spare.size() < 256) link.spare.push_back(std::move(peer.sending.front()));
+    peer.sending.pop_front();
+  }
+}
+
+std::unique_ptr<Frame> new_frame(SharedLink& link) {
+  if (link.spare.empty()) return std::make_unique<Frame>();
+  std::unique_ptr<Frame> frame = std::move(link.spare.back());
+  link.spare.pop_back();
+  return frame;
+}
+
+void fill(comm::Message& out, NodeId to, int tag, const void* data, std::size_t bytes) {
+  out.sends = true;
+  out.peer = to;
+  out.tag = tag;
+  out.data = const_cast<void*>(data);  // NOLINT: only read
+  out.bytes = bytes;
+  out.moved = 0;
+  out.done = false;
+}
+
+void send(void* state, Message message) {
+  auto& link = *static_cast<SharedLink*>(state);
+  Peer* const peer = peer_of(link, message.to);
+  if (peer == nullptr || peer->gone) return;
+  if (message.to == link.id) return link.inbox.push_back(std::move(message));
+  clean_up(link, *peer);
+  std::unique_ptr<Frame> frame = new_frame(link);
+  const HeaderBytes header = encode_header(message);
+  std::copy(header.begin(), header.end(), frame->bytes.begin());
+  const std::size_t bytes = message.payload.bytes.size();
+  frame->has_body = kHeaderBytes + bytes > kFrameBytes;
+  if (!frame->has_body && bytes > 0) {
+    std::memcpy(frame->bytes.data() + kHeaderBytes, message.payload.bytes.data(), bytes);
+  }
+  const std::size_t in_head = frame->has_body ? kHeaderBytes : kHeaderBytes + bytes;
+  fill(frame->head, message.to, kHeadTag, frame->bytes.data(), in_head);
+  link.transport.post(link.transport.state, frame->head);
+  if (frame->has_body) {
+    fill(frame->body, message.to, kBodyTag, message.payload.bytes.data(), bytes);
+    frame->payload = std::move(message.payload);
+    link.transport.post(link.transport.state, frame->body);
+  }
+  peer->sending.push_back(std::move(frame));
+}
+
+// A head has come: with its payload in it, or to be followed by it.
+void take_head(SharedLink& link, NodeId from, Peer& peer) {
+  const std::size_t arrived = std::min(peer.head->arrived, peer.bytes.size());
+  const std::span<const std::byte> bytes(peer.bytes.data(), arrived);
+  Result<Header> header = decode_header(bytes);
+  if (!header) return expect_head(link, from, peer);
+  Message& message = header->message;
+  const std::size_t size = header->payload_bytes;
+  if (kHeaderBytes + size > kFrameBytes) {
+    peer.message = std::move(message);
+    peer.room = room_for(link, size);
+    return expect(link, from, peer.body, kBodyTag, peer.room.get(), size);
+  }
+  if (arrived == kHeaderBytes + size) {
+    if (size > 0) {
+      std::shared_ptr<std::byte> room = room_for(link, size);
+      std::memcpy(room.get(), peer.bytes.data() + kHeaderBytes, size);
+      message.payload = {room, {room.get(), size}};
+    }
+    link.inbox.push_back(std::move(message));
+  }
+  expect_head(link, from, peer);
+}
+
+void take_body(SharedLink& link, NodeId from, Peer& peer) {
+  peer.message.payload.bytes = {peer.room.get(), peer.body->bytes};
+  peer.message.payload.owner = std::move(peer.room);
+  link.inbox.push_back(std::move(peer.message));
+  peer.body.reset();
+  expect_head(link, from, peer);
+}
+
+void look(SharedLink& link) {
+  link.transport.progress(link.transport.state);
+  for (std::size_t i = 0; i < link.peers.size(); ++i) {
+    Peer& peer = *link.peers[i];
+    const auto from = static_cast<NodeId>(i);
+    if (peer.gone || from == link.id) continue;
+    clean_up(link, peer);
+    while (peer.body != nullptr ? peer.body->done.load() : peer.head->done.load()) {
+      peer.body != nullptr ? take_body(link, from, peer) : take_head(link, from, peer);
+    }
+  }
+}
+
+bool receive(void* state, Message& message) {
+  auto& link = *static_cast<SharedLink*>(state);
+  if (link.inbox.empty()) look(link);
+  if (link.inbox.empty()) return false;
+  link.idle = 0;
+  message = std::move(link.inbox.front());
+  link.inbox.pop_front();
+  return true;
+}
+
+// The first looks in vain are followed by others at once: an answer is often a microsecond away.
+void rest(void* state) {
+  auto& link = *static_cast<SharedLink*>(state);
+  constexpr int kLooks = 50;
+  if (++link.idle > kLooks) link.transport.rest(link.transport.state);
+}
+
+void forget(void* state, NodeId id) {
+  auto& link = *static_cast<SharedLink*>(state);
+  Peer* const peer = peer_of(link, id);
+  if (peer == nullptr || peer->gone || id == link.id) return;
+  look(link);  // what it said last
+  peer->gone = true;
+  for (const std::unique_ptr<Frame>& frame : peer->sending) {
+    link.transport.take_back(link.transport.state, frame->head);
+    if (frame->has_body) link.transport.take_back(link.transport.state, frame->body);
+  }
+  for (comm::Message* message : {peer->head.get(), peer->body.get()}) {
+    if (message != nullptr) link.transport.take_back(link.transport.state, *message);
+  }
+  peer->sending.clear();
+}
+
+bool is_sending(const SharedLink& link) {
+  return std::any_of(link.peers.begin(), link.peers.end(), [](const auto& peer) { return !peer->sending.empty(); });
+}
+
+void close_link(void* state) {
+  auto& link = *static_cast<SharedLink*>(state);
+  const std::int64_t end = comm::now_ns() + 200'000'000;
+  while (is_sending(link) && comm::now_ns() < end) {
+    look(link);
+    link.transport.rest(link.transport.state);
+  }
+  link.transport.close(link.transport.state);
+  delete &link;
+}
+
+}  // namespace
+
+Link shared_link(const comm::Segment& segment, NodeId id) {
+  auto link = std::make_unique<SharedLink>();
+  link->id = id;
+  comm::state_of(segment, id).pid = getpid();
+  comm::allow_reaching();
+  link->memory =
+      std::make_shared<ArenaMemory>(comm::arena_of(segment, id) + kDeskBytes, segment.arena_bytes - kDeskBytes);
+  // The launcher is asked, as it is there first and longest.
+  const bool reaches = id != kController && comm::may_reach(comm::state_of(segment, kController).pid, segment.base);
+  link->transport = comm::local_transport(segment, id, reaches);
+  for (int peer = 0; peer < segment.ranks; ++peer) {
+    link->peers.push_back(std::make_unique<Peer>());
+    if (peer != id) expect_head(*link, peer, *link->peers.back());
+  }
+  std::pmr::memory_resource* const memory = link->memory.get();
+  return {link.release(), memory, send, receive, rest, forget, close_link};
+}
+
+void send_all(const Link& link, Outbox& out) {
+  order_by_priority(out);
+  for (Message& message : out) link.send(link.state, std::move(message));
+  out.clear();
+}
+
+}  // namespace twinpod::ps

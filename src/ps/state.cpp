@@ -1,0 +1,254 @@
+#include "ps/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <functional>
+
+#include "ps/bytes.hpp"
+#include "ps/compress.hpp"
+
+namespace twinpod::ps {
+namespace {
+
+std::vector<NodeId> decode_workers(const Payload& payload) {
+  ByteReader reader{payload.bytes};
+  return reader.take_all<NodeId>(payload.bytes.size() / sizeof(NodeId));
+}
+
+// The values, for changing: an answer that is on its way keeps what it has.
+Values& own_values(ShardState& state) {
+  if (!state.replaced.bytes.empty()) {
+    const std::span<const float> now = floats_of(state.replaced);
+    state.values = std::make_shared<Values>(now.begin(), now.end(), state.values->get_allocator());
+    state.replaced = {};
+  }
+  if (state.values.use_count() > 1) {
+    state.values = std::make_shared<Values>(*state.values, state.values->get_allocator());
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have been the last to let go
+  return *state.values;
+}
+
+// `gradient` is of one push or a sum of several.
+void step(const Settings& settings, std::span<const float> gradient, double scale, double rate, ShardState& state) {
+  Values& values = own_values(state);
+  ++state.steps;
+  if (settings.optimizer == Optimizer::add) {
+    const auto factor = static_cast<float>(scale);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += factor * gradient[i];
+    return;
+  }
+  if (settings.optimizer == Optimizer::replace) {
+    const auto factor = static_cast<float>(scale);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = factor * gradient[i];
+    return;
+  }
+  state.mean.resize(values.size());
+  if (settings.optimizer == Optimizer::sgd) {
+    kernel::Sgd sgd = settings.sgd;
+    sgd.gradient_scale *= scale;
+    if (rate != 0) sgd.rate = rate;
+    if (!state.decays) sgd.decay = 0;
+    kernel::sgd<float>(sgd, state.count, values.data(), nullptr, gradient.data(), state.mean.data());
+    return;
+  }
+  state.square.resize(values.size());
+  kernel::AdamW adamw = settings.adamw;
+  adamw.gradient_scale *= scale;
+  adamw.step = state.steps;
+  if (rate != 0) adamw.rate = rate;
+  if (!state.decays) adamw.decay = 0;
+  kernel::adamw<float>(adamw, state.count, values.data(), nullptr, gradient.data(), state.mean.data(),
+                       state.square.data());
+}
+
+// As they lie in the payload if they can be used there.
+std::span<const float> gradient_of(const Contribution& one, std::int64_t count, std::vector<float>& room) {
+  if (one.encoding == Encoding::f32) return floats_of(one.gradient);
+  room.resize(static_cast<std::size_t>(count));
+  decompress(one.encoding, one.gradient.bytes, room);
+  return room;
+}
+
+// The newest clock of which enough pushes are here.
+std::int64_t complete_clock(const Settings& settings, const ShardState& state) {
+  if (state.workers.empty()) return state.version - 1;
+  std::vector<std::int64_t> clocks;
+  for (const Progress& progress : state.workers) clocks.push_back(progress.clock);
+  std::sort(clocks.begin(), clocks.end(), std::greater<>());
+  const auto all = static_cast<std::ptrdiff_t>(clocks.size());
+  return clocks[static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, all - settings.backup_workers) - 1)];
+}
+
+// One push by itself can stay where it is.
+bool replace_whole(const Settings& settings, const Contribution& one, ShardState& state) {
+  if (settings.optimizer != Optimizer::replace || one.encoding != Encoding::f32) return false;
+  state.replaced = one.gradient;
+  ++state.steps;
+  ++state.applied;
+  return true;
+}
+
+// ((g0 + g1) + g2) + ...: the sum that an all-reduce in the order of ranks makes.
+void apply_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state) {
+  if (parts.size() == 1 && replace_whole(settings, parts.front(), state)) return;
+  std::vector<float> room;
+  std::span<const float> sum = gradient_of(parts.front(), state.count, room);
+  std::vector<float> total;
+  std::vector<float> other;
+  if (parts.size() > 1) {
+    total.assign(sum.begin(), sum.end());
+    for (const Contribution& one : parts.subspan(1)) {
+      const std::span<const float> gradient = gradient_of(one, state.count, other);
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += gradient[i];
+    }
+    sum = total;
+  }
+  step(settings, sum, settings.mean ? 1.0 / static_cast<double>(parts.size()) : 1.0, parts.front().rate, state);
+  state.applied += parts.size();
+}
+
+// Clocks to which nobody contributed are passed over, however many they are.
+void apply_complete_clocks(const Settings& settings, ShardState& state) {
+  const std::int64_t last = complete_clock(settings, state);
+  while (state.version <= last) {
+    std::int64_t next = last;
+    for (const Contribution& one : state.waiting) next = std::min(next, std::max(one.clock, state.version));
+    std::vector<Contribution> parts;
+    std::erase_if(state.waiting, [&](Contribution& one) {
+      if (one.clock > next) return false;
+      parts.push_back(std::move(one));
+      return true;
+    });
+    std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
+    if (!parts.empty()) apply_clock(settings, parts, state);
+    state.version = next + 1;
+  }
+}
+
+void take_push(const Settings& settings, const Message& entry, ShardState& state) {
+  Contribution one{.worker = entry.worker,
+                   .clock = entry.clock,
+                   .rate = entry.rate,
+                   .encoding = entry.encoding,
+                   .gradient = entry.payload};
+  if (settings.mode == Mode::sync) {
+    if (entry.clock >= state.version) return state.waiting.push_back(std::move(one));
+    ++state.dropped;
+    return;
+  }
+  if (replace_whole(settings, one, state)) return;
+  std::vector<float> room;
+  step(settings, gradient_of(one, state.count, room), 1, entry.rate, state);
+  ++state.applied;
+}
+
+// Who comes is taken to be where the others are; who goes leaves what it pushed.
+void set_workers(const Settings& settings, const std::vector<NodeId>& workers, ShardState& state) {
+  const std::int64_t start = oldest_clock(settings, state);
+  std::vector<Progress> now;
+  for (const NodeId worker : workers) {
+    const Progress* const known = progress_of(state, worker);
+    now.push_back(known != nullptr ? *known : Progress{.worker = worker, .sequence = 0, .clock = start});
+  }
+  if (now.empty()) state.version = std::max(state.version, start + 1);
+  state.workers = std::move(now);
+}
+
+void set_values(const Message& entry, ShardState& state) {
+  if (state.initialised) return;
+  const std::span<const float> values = floats_of(entry.payload);
+  state.values = std::make_shared<Values>(values.begin(), values.end(), state.values->get_allocator());
+  state.initialised = true;
+}
+
+}  // namespace
+
+Result<Settings> parse_mode(std::string_view text) {
+  Settings settings;
+  if (text == "sync") return settings;
+  settings.mode = Mode::async;
+  if (text == "async") return settings;
+  settings.mode = Mode::ssp;
+  const std::string_view bound = text.substr(std::min<std::size_t>(4, text.size()));
+  const auto [end, error] = std::from_chars(bound.data(), bound.data() + bound.size(), settings.staleness);
+  const bool whole = error == std::errc() && end == bound.data() + bound.size();
+  if (text.starts_with("ssp:") && whole && settings.staleness >= 0) return settings;
+  return input_error(fmt::format("mode {}: no such mode", text), "sync, async, or ssp:3 (a number from 0 on)");
+}
+
+ShardState empty_state(const Shard& shard, Memory* memory) {
+  ShardState state;
+  state.count = shard.count;
+  state.decays = shard.decays;
+  state.values = std::make_shared<Values>(static_cast<std::size_t>(shard.count), memory);
+  return state;
+}
+
+std::span<const float> values_of(const ShardState& state) {
+  return state.replaced.bytes.empty() ? std::span<const float>(*state.values) : floats_of(state.replaced);
+}
+
+Payload share_values(const ShardState& state) {
+  return state.replaced.bytes.empty() ? payload_of(std::shared_ptr<const Values>(state.values)) : state.replaced;
+}
+
+const Progress* progress_of(const ShardState& state, NodeId worker) {
+  const auto found = std::lower_bound(state.workers.begin(), state.workers.end(), worker,
+                                      [](const Progress& p, NodeId id) { return p.worker < id; });
+  return found == state.workers.end() || found->worker != worker ? nullptr : &*found;
+}
+
+std::string problem_with(const ShardState& state, const Message& entry) {
+  const std::size_t bytes = entry.payload.bytes.size();
+  if (entry.entry == Kind::view) return bytes % sizeof(NodeId) == 0 ? "" : "a list of workers that ends within one";
+  if (entry.entry == Kind::clock) return "";
+  if (entry.entry == Kind::initial || entry.encoding == Encoding::f32) {
+    const auto found = static_cast<std::int64_t>(floats_of(entry.payload).size());
+    return found == state.count ? "" : fmt::format("{} bytes for {} numbers", bytes, state.count);
+  }
+  return compressed_problem(entry.encoding, entry.payload.bytes, static_cast<std::size_t>(state.count));
+}
+
+void apply(const Settings& settings, const Message& entry, ShardState& state) {
+  ++state.position;
+  if (entry.entry == Kind::view) {
+    set_workers(settings, decode_workers(entry.payload), state);
+  } else if (entry.entry == Kind::initial) {
+    set_values(entry, state);
+  } else {
+    auto* const progress = const_cast<Progress*>(progress_of(state, entry.worker));
+    if (progress == nullptr) return;
+    progress->sequence = entry.sequence;
+    progress->clock = std::max(progress->clock, entry.clock);
+    if (entry.entry == Kind::push) take_push(settings, entry, state);
+  }
+  if (settings.mode == Mode::sync) apply_complete_clocks(settings, state);
+}
+
+std::int64_t oldest_clock(const Settings& settings, const ShardState& state) {
+  if (settings.mode == Mode::sync || state.workers.empty()) return state.version - 1;
+  std::int64_t oldest = state.workers.front().clock;
+  for (const Progress& progress : state.workers) oldest = std::min(oldest, progress.clock);
+  return oldest;
+}
+
+bool may_read(const Settings& settings, const ShardState& state, const Message& pull) {
+  const Progress* const own = progress_of(state, pull.worker);
+  if (!state.initialised || own == nullptr || own->sequence < pull.sequence) return false;
+  if (settings.mode == Mode::async) return true;
+  const int bound = settings.mode == Mode::ssp ? settings.staleness : 0;
+  return oldest_clock(settings, state) >= pull.clock - 1 - bound;
+}
+
+Payload encode_workers(std::span<const NodeId> workers) {
+  ByteWriter writer;
+  writer.put_all(workers);
+  return payload_of(std::move(writer.bytes));
+}
+
+}  // namespace twinpod::ps

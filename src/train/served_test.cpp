@@ -1,0 +1,215 @@
+// Real training with servers in processes of their own.
+#include "train/served.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+
+#include "core/hash.hpp"
+#include "train/rate.hpp"
+#include "train/test_job.hpp"
+
+namespace twinpod::train {
+namespace {
+
+constexpr int kSteps = 8;
+
+// What processes tell the test.
+struct Told {
+  std::atomic<int> steps = 0;
+  std::array<std::uint64_t, kSteps> hashes = {};  // of the parameters, before each step; of worker 0
+};
+
+struct SharedPage {
+  SharedPage() : page(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    told = new (page) Told;
+  }
+  SharedPage(const SharedPage&) = delete;
+  SharedPage& operator=(const SharedPage&) = delete;
+  ~SharedPage() { munmap(page, 4096); }
+  void* page;
+  Told* told = nullptr;
+};
+
+std::uint64_t hash_of(const Rank<float>& rank, const ServedTensors& tensors) {
+  std::uint64_t hash = kFnvOffset;
+  for (std::size_t i = 0; i < tensors.counts.size(); ++i) {
+    const auto* const first = reinterpret_cast<const char*>(rank.parameters + tensors.offsets[i]);
+    hash = fnv1a({first, static_cast<std::size_t>(tensors.counts[i]) * sizeof(float)}, hash);
+  }
+  return hash;
+}
+
+// The sample of the global batch that a data-parallel rank would have there.
+Result<void> read_share(Rank<float>& rank, int worker, int workers, std::int64_t step) {
+  const std::int64_t sequence = rank.job.training.sequence;
+  const int each = rank.job.layout.micro_batch;
+  std::size_t place = 0;
+  for (int m = 0; m < rank.program.micro_batches; ++m) {
+    for (int b = 0; b < each; ++b) {
+      const int sample = (m * workers + worker) * each + b;
+      Rng rng(static_cast<std::uint64_t>(step * 1000 + sample));
+      int token = static_cast<int>(rng.next() % 61);
+      for (std::int64_t s = 0; s < sequence; ++s, ++place) {
+        rank.tokens[place] = token;
+        token = (token * 7 + static_cast<int>(rng.next() % 3)) % 61;
+        rank.labels[place] = token;
+      }
+    }
+  }
+  return {};
+}
+
+spec::Job recipe_job() {
+  spec::Job job = small_job();
+  job.training.recipe.seed = 7;
+  job.training.recipe.learning_rate = 3e-3;
+  job.training.recipe.weight_decay = 0.1;
+  job.training.recipe.clip = 0;
+  return job;
+}
+
+// The mean of the workers' losses in each step.
+std::vector<double> mean_losses(const ps::LaunchReport& report) {
+  std::vector<double> sums;
+  for (const auto& [id, answer] : report.answers) {
+    std::istringstream words(answer);
+    std::string word;
+    for (std::size_t step = 0; words >> word; ++step) {
+      if (sums.size() <= step) sums.resize(step + 1);
+      sums[step] += std::strtod(word.c_str(), nullptr);
+    }
+  }
+  for (double& sum : sums) sum /= static_cast<double>(report.answers.size());
+  return sums;
+}
+
+struct Served {
+  std::vector<double> losses;
+  ps::LaunchReport report;
+};
+
+Served train_with_servers(spec::Job job, const ServedRequest& request, std::int64_t steps, const ps::Watch& watch = {},
+                          Told* told = nullptr) {
+  const FirstWays same_ways;
+  job.training.global_batch /= request.workers;
+  job.stack.memory.runtime_bytes = static_cast<double>(runtime_bytes<float>(job));
+  const Result<program::Program> program = program::generate(job);
+  if (!program) {
+    ADD_FAILURE() << program.error().message;
+    return {};
+  }
+  const ServedTensors tensors = served_tensors(job, *program);
+  ps::LaunchOptions options = served_options(job, tensors, request);
+  options.client.tick_s = 0.02;
+  const Result<ps::LaunchReport> report = ps::launch(
+      options,
+      [&](ps::Client& client) {
+        kernel::set_threads(1);
+        const auto read = [&](Rank<float>& rank, int worker, std::int64_t step) {
+          if (told != nullptr && worker == 0 && step < kSteps) {
+            told->hashes[static_cast<std::size_t>(step)] = hash_of(rank, tensors);
+          }
+          return read_share(rank, worker, request.workers, step);
+        };
+        const auto note = [&](std::int64_t, const StepResult&) {
+          if (told != nullptr) ++told->steps;
+        };
+        return train_served<float>({job, *program, tensors, steps, read, note}, client);
+      },
+      watch);
+  if (!report) {
+    ADD_FAILURE() << to_string(report.error());
+    return {};
+  }
+  return {mean_losses(*report), *report};
+}
+
+// As the loop does it: all-reduce between ranks, and the optimizer on each.
+std::vector<std::uint64_t> train_with_all_reduce(spec::Job job, int ranks) {
+  const FirstWays same_ways;
+  job.cluster.devices = ranks;
+  job.stack.memory.runtime_bytes = static_cast<double>(runtime_bytes<float>(job));
+  const Result<program::Program> program = program::generate(job);
+  const ServedTensors tensors = served_tensors(job, *program);
+  std::vector<std::uint64_t> hashes;
+  const spec::Recipe& recipe = job.training.recipe;
+  const Result<std::string> done = comm::run_threads(ranks, {.timeout_s = 20}, [&](comm::Communicator& world) {
+    kernel::set_threads(1);
+    Rank<float> rank(job, *program, world);
+    Result<std::string> answer = std::string();
+    if (Result<void> ready = set_up(rank, 7); !ready) answer = tl::unexpected(ready.error());
+    for (int step = 0; step < kSteps && answer; ++step) {
+      if (rank.rank == 0) hashes.push_back(hash_of(rank, tensors));
+      fill_batch(rank, step);
+      StepSettings settings;
+      settings.adamw = {
+          rate_at(recipe, step, kSteps), recipe.beta1, recipe.beta2, recipe.epsilon, recipe.weight_decay, 1, step + 1};
+      const Result<StepResult> one = run_step(rank, settings);
+      if (!one) answer = tl::unexpected(one.error());
+    }
+    return answer;
+  });
+  EXPECT_TRUE(done) << done.error().message;
+  return hashes;
+}
+
+// Parameters before each step.
+TEST(TrainServed, SyncIsBitForBitTheAllReduceTrainer) {
+  for (const int workers : {2, 4}) {
+    const SharedPage page;
+    const ServedRequest request{.servers = 2, .workers = workers, .copies = 2, .mode = {}};
+    train_with_servers(recipe_job(), request, kSteps, {}, page.told);
+    const std::vector<std::uint64_t> reduced = train_with_all_reduce(recipe_job(), workers);
+    ASSERT_EQ(reduced.size(), page.told->hashes.size());
+    EXPECT_NE(reduced[0], reduced[1]);
+    for (std::size_t step = 0; step < reduced.size(); ++step) {
+      EXPECT_EQ(page.told->hashes[step], reduced[step]) << workers << " workers, step " << step;
+    }
+  }
+}
+
+TEST(TrainServed, LearnsInEveryMode) {
+  for (const char* mode : {"async", "ssp:2"}) {
+    const Served served =
+        train_with_servers(recipe_job(), {.servers = 1, .workers = 2, .mode = *ps::parse_mode(mode)}, 30);
+    ASSERT_EQ(served.losses.size(), 30U);
+    EXPECT_LT(served.losses.back(), served.losses.front() - 0.3) << mode;
+  }
+}
+
+double last_loss(const ps::LaunchReport& report) {
+  const std::string& answer = report.answers.rbegin()->second;
+  const std::size_t before = answer.find_last_of(' ', answer.size() - 2);
+  return std::strtod(answer.c_str() + (before == std::string::npos ? 0 : before), nullptr);
+}
+
+// A server and a worker are killed on the way; the workers come to their end, and the loss to about the same.
+TEST(TrainServed, GoesOnWhenProcessesDie) {
+  const SharedPage page;
+  int kills = 0;
+  const auto watch = [&](const std::vector<ps::Process>& processes) {
+    if (kills == 2 || page.told->steps < 60 * (kills + 1)) return;
+    const ps::Role role = kills == 0 ? ps::Role::server : ps::Role::worker;
+    const auto victim =
+        std::find_if(processes.begin(), processes.end(), [&](const ps::Process& one) { return one.role == role; });
+    if (victim == processes.end()) return;
+    kill(victim->pid, SIGKILL);
+    ++kills;
+  };
+  const ServedRequest request{.servers = 2, .workers = 2, .copies = 2, .mode = *ps::parse_mode("ssp:1")};
+  const Served calm = train_with_servers(recipe_job(), request, 150);
+  const Served rough = train_with_servers(recipe_job(), request, 150, watch, page.told);
+  EXPECT_EQ(rough.report.deaths, 2);
+  ASSERT_FALSE(rough.losses.empty());
+  EXPECT_NEAR(last_loss(rough.report), last_loss(calm.report), 0.4);
+}
+
+}  // namespace
+}  // namespace twinpod::train
