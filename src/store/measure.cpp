@@ -78,6 +78,8 @@ Result<void> read_bare(Files& files, const File& file, std::span<std::byte> byte
   return done ? rest : done;
 }
 
+std::string bare_path(const std::string& root, std::size_t rank) { return fmt::format("{}/bare-{}", root, rank); }
+
 // What was removed just now keeps the disk busy for a while (ext4 tells it which blocks are free).
 Result<void> settle(Files& files, const std::string& folder) {
   Result<void> synced = files.sync_folder(folder);
@@ -159,17 +161,15 @@ Result<double> StoreMeasurer::load(const std::string& name, const Manifest& mani
   });
 }
 
-Result<double> StoreMeasurer::bare(const std::string& folder, bool write) {
+Result<double> StoreMeasurer::bare(bool write) {
   return timed(ranks_.size(), [&](std::size_t rank) -> Result<void> {
-    const std::string path = fmt::format("{}/bare-{}", folder, rank);
+    const std::string path = bare_path(root_, rank);
     const Result<File> file = write ? files_.create(path) : files_.open(path);
     if (!file) return tl::unexpected(file.error());
     const Result<void> done = write ? write_bare(files_, *file, std::as_bytes(std::span(ranks_[rank].values)))
                                     : read_bare(files_, *file, std::as_writable_bytes(std::span(ranks_[rank].values)));
     const Result<void> closed = files_.close(*file);
-    if (!done) return done;
-    if (!closed || write) return closed;
-    return files_.remove(path);
+    return done ? closed : done;
   });
 }
 
@@ -187,8 +187,9 @@ Result<StoreSeconds> StoreMeasurer::save_and_load() {
   if (done) done = remove_checkpoint(files_, root_, name);
   if (done) done = files_.remove(fmt::format("{}/{}", root_, kLatestFile));
   if (done) done = settle(files_, root_);
-  if (done) done = measure(seconds.bare_write, bare(root_, true));
-  if (done) done = measure(seconds.bare_read, bare(root_, false));
+  if (done) done = measure(seconds.bare_write, bare(true));
+  if (done) done = measure(seconds.bare_read, bare(false));
+  for (std::size_t rank = 0; done && rank < ranks_.size(); ++rank) done = files_.remove(bare_path(root_, rank));
   if (done) done = settle(files_, root_);
   if (!done) return tl::unexpected(done.error());
   return seconds;

@@ -43,7 +43,7 @@ class StoreMeasurer {
   };
   Result<double> save(std::string& name, Manifest& manifest);
   Result<double> load(const std::string& name, const Manifest& manifest);
-  Result<double> bare(const std::string& folder, bool write);
+  Result<double> bare(bool write);
 
   Files& files_;
   std::string root_;
