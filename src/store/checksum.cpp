@@ -10,19 +10,14 @@ namespace twinpod::store {
 std::uint64_t checksum_plain(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 #if defined(__x86_64__)
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 // All that cmake lets the compiler use for files of that name.
-bool has_avx512() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #else
 bool has_avx2() { return true; }
-bool has_avx512() { return true; }
 #endif
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {
-  static const auto best = has_avx512() ? &checksum_avx512 : has_avx2() ? &checksum_avx2 : &checksum_plain;
+  static const auto best = has_avx2() ? &checksum_avx2 : &checksum_plain;
   return best(bytes);
 }
 

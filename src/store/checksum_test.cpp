@@ -23,7 +23,6 @@ TEST(StoreChecksum, EveryWayComputesTheSame) {
       const std::uint64_t sum = checksum_plain(part);
       EXPECT_EQ(checksum(part), sum) << count;
       EXPECT_TRUE(!has_avx2() || checksum_avx2(part) == sum) << count;
-      EXPECT_TRUE(!has_avx512() || checksum_avx512(part) == sum) << count;
     }
   }
 }
