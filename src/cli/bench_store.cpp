@@ -34,6 +34,8 @@ struct Rates {
   double read = 0;
   double bare_write = 0;
   double bare_read = 0;
+  double summed_write = 0;
+  double summed_read = 0;
   double fio_write = 0;
   double fio_read = 0;
   double checksum = 0;
@@ -110,6 +112,8 @@ Result<Rates> measure(const Request& request, const std::string& folder, store::
     better(rates.read, seconds->load);
     better(rates.bare_write, seconds->bare_write);
     better(rates.bare_read, seconds->bare_read);
+    better(rates.summed_write, seconds->summed_write);
+    better(rates.summed_read, seconds->summed_read);
     better(rates.checksum, measurer.checksum_seconds());
     if (has_fio && enough) {
       rates.fio_write = std::max(rates.fio_write, fio_rate(request, folder, true, way));
@@ -133,6 +137,8 @@ std::string json_text(const Request& request, const Rates& rates, const std::str
                       {"fio_read_bytes_per_s", or_null(rates.fio_read)},
                       {"bare_write_bytes_per_s", rates.bare_write},
                       {"bare_read_bytes_per_s", rates.bare_read},
+                      {"summed_write_bytes_per_s", rates.summed_write},
+                      {"summed_read_bytes_per_s", rates.summed_read},
                       {"checksum_bytes_per_s", rates.checksum}}
              .dump(2) +
          "\n";
@@ -144,11 +150,13 @@ std::string table_text(const Request& request, const Rates& rates, const std::st
   const auto rate = [](double value) { return value > 0 ? format_bytes_per_s(value) : "-"; };
   Table table({{""}, {"write", Align::right}, {"read", Align::right}}, {.indent = 2});
   table.row({"save and load", rate(rates.write), rate(rates.read)});
-  table.row({"the same bytes without checksums", rate(rates.bare_write), rate(rates.bare_read)});
   table.row({"fio", rate(rates.fio_write), rate(rates.fio_read)});
-  table.row({"save and load of fio", share(rates.write, rates.fio_write), share(rates.read, rates.fio_read)});
-  table.row(
-      {"save and load of those without", share(rates.write, rates.bare_write), share(rates.read, rates.bare_read)});
+  table.row({"the bytes alone, with checksums", rate(rates.summed_write), rate(rates.summed_read)});
+  table.row({"the bytes alone, without", rate(rates.bare_write), rate(rates.bare_read)});
+  table.rule();
+  table.row({"save and load / fio", share(rates.write, rates.fio_write), share(rates.read, rates.fio_read)});
+  table.row({"with / without checksums", share(rates.summed_write, rates.bare_write),
+             share(rates.summed_read, rates.bare_read)});
   std::string text = fmt::format("{}: {} of {} ranks, {}, the best of {} rounds\n\n{}\n  checksums in memory: {}\n",
                                  request.folder, format_bytes(static_cast<double>(request.measure.bytes)),
                                  request.measure.ranks, way, request.rounds, table.text(), rate(rates.checksum));

@@ -39,8 +39,17 @@ Result<double> timed(std::size_t ranks, const std::function<Result<void>(std::si
   return seconds_since(start);
 }
 
-// What a shard's writer does with bytes, and no more.
-Result<void> write_bare(Files& files, const File& file, std::span<const std::byte> bytes) {
+// Of each extent; an error when they are all 1, which never is, but the compiler cannot know and has to compute them.
+Result<void> sum_extents(std::span<const std::byte> bytes) {
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < bytes.size(); i += kExtentBytes) {
+    all ^= checksum(bytes.subspan(i, std::min<std::size_t>(kExtentBytes, bytes.size() - i)));
+  }
+  return all == 1 ? Result<void>(infeasible("checksums of 1")) : Result<void>();
+}
+
+// What a shard's writer does with bytes, and no more; with checksums or without.
+Result<void> write_bare(Files& files, const File& file, std::span<const std::byte> bytes, bool summed) {
   std::array<AlignedBytes, kMovesInFlight> buffers;
   std::int64_t offset = 0;
   Result<void> done;
@@ -50,6 +59,7 @@ Result<void> write_bare(Files& files, const File& file, std::span<const std::byt
     done = files.wait(file, buffers.size() - 1);
     const std::size_t count = std::min(bytes.size(), buffer.size());
     std::memcpy(buffer.data(), bytes.data(), count);
+    if (done && summed) done = sum_extents(buffer.first(count));
     if (done) done = files.begin_write(file, offset, buffer.first(count));
     bytes = bytes.subspan(count);
     offset += static_cast<std::int64_t>(count);
@@ -59,7 +69,7 @@ Result<void> write_bare(Files& files, const File& file, std::span<const std::byt
   return done ? files.sync(file) : done;
 }
 
-Result<void> read_bare(Files& files, const File& file, std::span<std::byte> bytes) {
+Result<void> read_bare(Files& files, const File& file, std::span<std::byte> bytes, bool summed) {
   std::array<AlignedBytes, kMovesInFlight> buffers;
   for (AlignedBytes& buffer : buffers) buffer = AlignedBytes(kMoveBytes);
   const std::size_t moves = (bytes.size() + kMoveBytes - 1) / kMoveBytes;
@@ -72,11 +82,14 @@ Result<void> read_bare(Files& files, const File& file, std::span<std::byte> byte
                               buffers[begun % buffers.size()].first(length(begun)));
     }
     if (done) done = files.wait(file, begun - i - 1);
+    if (done && summed) done = sum_extents(buffers[i % buffers.size()].first(length(i)));
     if (done) stream_copy(bytes.data() + i * kMoveBytes, buffers[i % buffers.size()].data(), length(i));
   }
   const Result<void> rest = files.wait(file, 0);
   return done ? rest : done;
 }
+
+std::string bare_path(const std::string& root, std::size_t rank) { return fmt::format("{}/bare-{}", root, rank); }
 
 // What was removed just now keeps the disk busy for a while (ext4 tells it which blocks are free).
 Result<void> settle(Files& files, const std::string& folder) {
@@ -113,13 +126,7 @@ std::int64_t StoreMeasurer::bytes() const {
 
 double StoreMeasurer::checksum_seconds() const {
   const Result<double> seconds = timed(ranks_.size(), [&](std::size_t rank) -> Result<void> {
-    const std::span<const std::byte> bytes = std::as_bytes(std::span(ranks_[rank].values));
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < bytes.size(); i += kExtentBytes) {
-      sum ^= checksum(bytes.subspan(i, std::min<std::size_t>(kExtentBytes, bytes.size() - i)));
-    }
-    // Never so, but the compiler cannot know, and has to compute it.
-    return sum == 1 ? Result<void>(infeasible("a checksum of 1")) : Result<void>();
+    return sum_extents(std::as_bytes(std::span(ranks_[rank].values)));
   });
   return seconds.value_or(0);
 }
@@ -159,17 +166,16 @@ Result<double> StoreMeasurer::load(const std::string& name, const Manifest& mani
   });
 }
 
-Result<double> StoreMeasurer::bare(const std::string& folder, bool write) {
+Result<double> StoreMeasurer::bare(bool write, bool summed) {
   return timed(ranks_.size(), [&](std::size_t rank) -> Result<void> {
-    const std::string path = fmt::format("{}/bare-{}", folder, rank);
+    const std::string path = bare_path(root_, rank);
     const Result<File> file = write ? files_.create(path) : files_.open(path);
     if (!file) return tl::unexpected(file.error());
-    const Result<void> done = write ? write_bare(files_, *file, std::as_bytes(std::span(ranks_[rank].values)))
-                                    : read_bare(files_, *file, std::as_writable_bytes(std::span(ranks_[rank].values)));
+    const Result<void> done =
+        write ? write_bare(files_, *file, std::as_bytes(std::span(ranks_[rank].values)), summed)
+              : read_bare(files_, *file, std::as_writable_bytes(std::span(ranks_[rank].values)), summed);
     const Result<void> closed = files_.close(*file);
-    if (!done) return done;
-    if (!closed || write) return closed;
-    return files_.remove(path);
+    return done ? closed : done;
   });
 }
 
@@ -186,9 +192,12 @@ Result<StoreSeconds> StoreMeasurer::save_and_load() {
   if (done) done = measure(seconds.load, load(name, manifest));
   if (done) done = remove_checkpoint(files_, root_, name);
   if (done) done = files_.remove(fmt::format("{}/{}", root_, kLatestFile));
-  if (done) done = settle(files_, root_);
-  if (done) done = measure(seconds.bare_write, bare(root_, true));
-  if (done) done = measure(seconds.bare_read, bare(root_, false));
+  for (const bool summed : {false, true}) {
+    if (done) done = settle(files_, root_);
+    if (done) done = measure(summed ? seconds.summed_write : seconds.bare_write, bare(true, summed));
+    if (done) done = measure(summed ? seconds.summed_read : seconds.bare_read, bare(false, summed));
+    for (std::size_t rank = 0; done && rank < ranks_.size(); ++rank) done = files_.remove(bare_path(root_, rank));
+  }
   if (done) done = settle(files_, root_);
   if (!done) return tl::unexpected(done.error());
   return seconds;

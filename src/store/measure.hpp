@@ -23,6 +23,8 @@ struct StoreSeconds {
   double load = 0;        // all regions, every byte checked
   double bare_write = 0;  // the same bytes by the same writes, without checksums, tensors and manifest
   double bare_read = 0;
+  double summed_write = 0;  // the same with checksums
+  double summed_read = 0;
 };
 
 // Holds the bytes, so that they are made once.
@@ -43,7 +45,7 @@ class StoreMeasurer {
   };
   Result<double> save(std::string& name, Manifest& manifest);
   Result<double> load(const std::string& name, const Manifest& manifest);
-  Result<double> bare(const std::string& folder, bool write);
+  Result<double> bare(bool write, bool summed);
 
   Files& files_;
   std::string root_;
