@@ -8,7 +8,8 @@ if [[ ${1:-} == --program ]]; then program=$2; fi
 
 exactly() { twinpod train "$@" --deterministic --json 2>"$scratch/err" </dev/null; }
 value() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1" "$2"; }
-bits() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1])); print([x.hex() for x in run["losses"][-20:] + [run["final_loss"]]])' "$1"; }
+bits_of() { python3 -c 'import json, sys; run = json.load(open(sys.argv[2])); print([x.hex() for x in run["losses"][-int(sys.argv[1]):] + [run["final_loss"]]])' "$@"; }
+bits() { bits_of 20 "$1"; }
 wait_until() {  # wait_until CONDITION...: half a minute at most
   local i
   for ((i = 0; i < 600; ++i)); do
@@ -93,7 +94,8 @@ check "another model is refused" refuses 2 "model.ffn is 128, here 256" "$job" -
 check "a store of another run is not saved to" refuses 2 "holds checkpoints of a run already" "$job" --store "$scratch/a"
 check "nothing to resume from" refuses 1 "there is no whole checkpoint" --resume "$scratch/none"
 check "how often, but not where to" refuses 2 "no .store" "$job" --checkpoint-every 5
-check "a peer is no place for them" refuses 1 "not kept in the memory of a peer" "$job" --set "checkpoint.store=[{tier: peer}]"
+check "memory of a peer alone" refuses 1 "is lost with the job" "$job" --ranks 2 --set "checkpoint.store=[{tier: peer}]"
+check "one rank has no peer" refuses 1 "one rank has no peer" "$job" --set "checkpoint.store=[{tier: peer}, {tier: shared, path: $scratch/no}]"
 check "a folder that cannot be made" refuses 1 "/proc/none" "$job" --store /proc/none
 
 asked_to_stop() {
@@ -130,6 +132,34 @@ stops() {
   [[ $? == 1 ]] && grep -q "checkpoint of step .*lost-stop" "$scratch/err"
 }
 check "... or training stops, as the job says" stops
+
+# Each rank's shard has a copy with another rank. What one rank's host had is lost, and the store has the run's first checkpoint alone.
+of_peers() { compgen -G "/dev/shm/twinpod-$UID/*-peer/*/rank-00000/checkpoint-*/manifest.json" | xargs grep -ls "$scratch/peers-$1" | sed 's,/rank-00000/.*,,' | sort -u; }
+from_peers() {  # from_peers RANKS LOST FLAG...
+  local ranks=$1 lost=$2 store=$scratch/peers-$1-$2 folder job_process
+  shift 2
+  local tiers="[{tier: peer, keep: 1}, {tier: shared, path: $store, every: 1000000}]"
+  setsid "$program" train "$job" --ranks "$ranks" --steps 1000000 --decay constant --deterministic --checkpoint-every 2 --set "checkpoint.store=$tiers" "$@" \
+    >/dev/null 2>"$scratch/err" </dev/null &
+  job_process=$!
+  newer() { folder=$(of_peers "$ranks-$lost") && compgen -G "$folder/rank-00000/checkpoint-*/manifest.json" | grep -qv 'checkpoint-00000[123]/'; }
+  wait_until newer
+  kill -9 -- "-$job_process"
+  wait "$job_process" 2>/dev/null
+  [[ $(cat "$store/latest") == checkpoint-000001 && -n $folder ]] || { cat "$scratch/err" && return 1; }
+  rm -r "$folder/rank-0000$lost"
+  exactly --resume "$store" --steps 1 >"$scratch/out.json" || { cat "$scratch/err" && return 1; }
+  local first
+  first=$(value "$scratch/out.json" first_step)
+  exactly --resume "$store" --steps $((first + 5)) >"$scratch/out.json" || { cat "$scratch/err" && return 1; }
+  exactly "$job" --ranks "$ranks" --decay constant --steps $((first + 5)) "$@" >"$scratch/whole.json"
+  echo "$first steps, resumed behind $(value "$scratch/out.json" first_step)"
+  [[ $first -ge 4 && $(value "$scratch/out.json" first_step) == "$first" && ! -e $folder ]] &&
+    [[ $(bits_of 5 "$scratch/out.json") == "$(bits_of 5 "$scratch/whole.json")" && $(cat "$store/latest") != checkpoint-000001 ]]
+}
+check "peers: what rank 1 had is lost" from_peers 2 1 --dp 2 --zero 1
+check "peers: what rank 0 had is lost, four ranks" from_peers 4 0 --tp 2 --dp 2
+of_peers "" | xargs -r rm -r  # of a check that failed
 
 # Every tier of a list gets what it should.
 cat >>"$job" <<END

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checkpoints in an object store, against a real S3 server on this machine: moto, from PyPI. Saved, restored, killed at
-# random moments of an upload, and through a network that loses answers: nothing is lost, and nothing stays behind.
+# random moments of an upload, through a network that loses answers, and by `twinpod train`: nothing is lost, and nothing
+# stays behind.
 #
 #     TWINPOD_S3=FOLDER tests/store_s3.sh [--program PATH]
 #
@@ -164,6 +165,46 @@ check "s3: answers are lost: five whole ones are there" \
   eval '[[ $(twinpod checkpoint ls s3://models/runs/f | grep -c "yes       yes") == 5 ]]'
 check "s3: answers are lost: prune" twinpod checkpoint prune "$flaky" --keep 1
 check "s3: answers are lost: one is left" verifies s3://models/runs/f
+
+# train saves there, alone or behind a folder, is killed, and goes on from there with the same bits.
+source tests/train_job.bash
+trains() { twinpod train "$@" --deterministic --json >"$scratch/out.json" 2>"$scratch/err" </dev/null || { cat "$scratch/err" && return 1; }; }
+kill_train() {  # kill_train PREFIX ARGUMENT...: once it has saved there
+  local prefix=$1 job_process i
+  shift
+  setsid "$program" train "$job" --ranks 2 --steps 1000000 --decay constant --checkpoint-every 3 --deterministic "$@" \
+    >/dev/null 2>"$scratch/err" </dev/null &
+  job_process=$!
+  for ((i = 0; i < 300; ++i)); do
+    ask "s3.head_object(Bucket='models', Key='$prefix/latest')" >/dev/null 2>&1 && break
+  done
+  kill -9 -- "-$job_process"
+  wait "$job_process" 2>/dev/null
+  ((i < 300)) || { cat "$scratch/err" && return 1; }
+}
+same_bits() {  # same_bits STORE: five steps more are those of a run that nobody killed
+  local steps
+  trains --resume "$1" --steps 1 || return 1
+  steps=$(($(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["first_step"])' "$scratch/out.json") + 5))
+  trains --resume "$1" --steps "$steps" && mv "$scratch/out.json" "$scratch/resumed.json" || return 1
+  trains "$job" --ranks 2 --decay constant --steps "$steps" || return 1
+  python3 - "$scratch/resumed.json" "$scratch/out.json" <<'END_OF_PYTHON'
+import json, sys
+resumed, whole = (json.load(open(path)) for path in sys.argv[1:])
+assert resumed["first_step"] >= 3 and len(resumed["losses"]) == 5, resumed["first_step"]
+assert resumed["losses"] == whole["losses"][-5:] and resumed["final_loss"] == whole["final_loss"]
+assert resumed["checkpoint_step"] == len(whole["losses"]), resumed["checkpoint_step"]
+END_OF_PYTHON
+}
+check "s3: train saves there, and is killed" kill_train runs/t --store s3://models/runs/t
+check "s3: train goes on from there, with the same bits" same_bits s3://models/runs/t
+check "s3: what it saved is whole" verifies s3://models/runs/t
+check "s3: and nothing else is left" nothing_left runs/t
+tiers="[{tier: local, path: $scratch/fast}, {tier: object, path: s3://models/runs/u}]"
+check "s3: train saves to a folder and from it to there, and is killed" kill_train runs/u --set "checkpoint.store=$tiers"
+check "s3: the folder is lost" rm -r "$scratch/fast"
+check "s3: train goes on from there" same_bits s3://models/runs/u
+check "s3: and saves to both again" eval '[[ -e $scratch/fast/latest ]] && verifies s3://models/runs/u'
 
 refuses() {  # refuses STATUS TEXT ARGUMENT...
   local wanted=$1 text=$2 status

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <climits>
 #include <filesystem>
 
 #include "cli/job_request.hpp"
@@ -36,18 +38,25 @@ std::string without_slash(std::string path) {
   return path;
 }
 
-Result<void> check_kind(const spec::CheckpointTier& tier) {
-  if (tier.kind != spec::TierKind::peer) return {};
-  return infeasible("train: checkpoints are not kept in the memory of a peer here", "tiers memory, local, shared and object");
+// Memory of a peer stands beside the others: it is lost with the job, and not one of them sees all of it.
+Result<train::PeerSettings> peer_of(const spec::Checkpoint& checkpoint, const spec::CheckpointTier& wanted) {
+  if (wanted.every > 1) {
+    return input_error(
+        fmt::format("checkpoint.store: tier peer has `every: {}`, but keeps each checkpoint", wanted.every),
+        "write `every` at the slower tiers");
+  }
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0') return infeasible("this host has no name");
+  return train::PeerSettings{
+      .root = wanted.path, .host = host.data(), .keep = wanted.keep > 0 ? wanted.keep : checkpoint.keep};
 }
 
 Result<store::Tier> tier_of(const spec::Checkpoint& checkpoint, const spec::CheckpointTier& wanted, TrainStore& store) {
-  if (Result<void> known = check_kind(wanted); !known) return tl::unexpected(known.error());
   Result<store::OpenedStore> opened = store::open_files(wanted.path);
   if (!opened) return tl::unexpected(opened.error());
   store.files.push_back(opened->files);
   return store::Tier{
-      .name = std::string(name_of(wanted.kind)),
+      .name = is_address(wanted.path) ? opened->tier : std::string(name_of(wanted.kind)),
       .files = store.files.back().get(),
       .root = opened->root,
       .every = wanted.every,
@@ -63,10 +72,12 @@ std::string list_of_paths(const std::vector<std::string>& paths) {
 
 std::string tiers_text(const spec::Checkpoint& checkpoint) {
   std::string text;
-  for (const spec::CheckpointTier& tier : checkpoint.store)
-    text +=
-        fmt::format("{}{{tier: {}, path: {}, every: {}, keep: {}}}", text.empty() ? "" : ", ", name_of(tier.kind),
-                    spec::quoted_yaml(whole_path(tier.path)), tier.every, tier.keep > 0 ? tier.keep : checkpoint.keep);
+  for (const spec::CheckpointTier& tier : checkpoint.store) {
+    const bool has_path = tier.kind != spec::TierKind::peer;  // its own follows from the others
+    text += fmt::format("{}{{tier: {}{}{}, every: {}, keep: {}}}", text.empty() ? "" : ", ", name_of(tier.kind),
+                        has_path ? ", path: " : "", has_path ? spec::quoted_yaml(whole_path(tier.path)) : "",
+                        tier.every, tier.keep > 0 ? tier.keep : checkpoint.keep);
+  }
   return "[" + text + "]";
 }
 
@@ -142,11 +153,13 @@ void place_memory(spec::Job& job) {
   constexpr std::string_view kMemoryFolder = "/dev/shm/twinpod";
   std::string others = job.name;
   for (const spec::CheckpointTier& tier : job.checkpoint.store) {
-    if (!tier.path.empty()) others += " " + whole_path(tier.path);
+    if (!tier.path.empty() && tier.kind != spec::TierKind::memory) others += " " + whole_path(tier.path);
   }
   for (spec::CheckpointTier& tier : job.checkpoint.store) {
-    if (tier.kind == spec::TierKind::memory && tier.path.empty())
-      tier.path = fmt::format("{}-{}/{:016x}", kMemoryFolder, getuid(), fnv1a(others));
+    const bool in_memory = tier.kind == spec::TierKind::memory || tier.kind == spec::TierKind::peer;
+    if (in_memory && tier.path.empty())
+      tier.path = fmt::format("{}-{}/{:016x}{}", kMemoryFolder, getuid(), fnv1a(others),
+                              tier.kind == spec::TierKind::peer ? "-peer" : "");
   }
 }
 
@@ -160,18 +173,31 @@ bool saves_to(const spec::Job& job, const SavedJob& saved) {
 Result<TrainStore> train_store(const spec::Job& job, const std::optional<SavedJob>& saved) {
   TrainStore store;
   for (const spec::CheckpointTier& wanted : job.checkpoint.store) {
+    if (wanted.kind == spec::TierKind::peer) {
+      Result<train::PeerSettings> peer = peer_of(job.checkpoint, wanted);
+      if (!peer) return tl::unexpected(peer.error());
+      store.settings.peer = std::move(*peer);
+      continue;
+    }
     Result<store::Tier> tier = tier_of(job.checkpoint, wanted, store);
     if (!tier) return tl::unexpected(tier.error());
     store.settings.tiers.push_back(std::move(*tier));
   }
   store.settings.every = job.checkpoint.every;
   store.settings.empties_first =
-      store.settings.tiers.size() > 1 && job.checkpoint.store.front().kind == spec::TierKind::memory;
-  if (!store.settings.tiers.empty()) store.root = store.settings.tiers.front().root;
+      store.settings.tiers.size() > 1 && store.settings.tiers.front().name == name_of(spec::TierKind::memory);
+  if (store.settings.peer.wanted() && store.settings.tiers.empty()) {
+    return infeasible("checkpoint.store: memory of a peer alone is lost with the job",
+                      "add a slower tier: [{tier: peer}, {tier: shared, path: runs/a, every: 10}]");
+  }
+  for (const spec::CheckpointTier& tier : job.checkpoint.store) {
+    if (store.root.empty() && tier.kind != spec::TierKind::peer) store.root = tier.path;
+  }
   if (!saved) return store;
   // Where it was saved, and every other tier of the same run.
   if (saves_to(job, *saved)) {
     store.settings.resume_from = store.settings.tiers;
+    store.settings.peer.resumes = true;
     return store;
   }
   const Result<store::Tier> from = tier_of(job.checkpoint, {spec::TierKind::shared, saved->root}, store);

@@ -34,7 +34,7 @@ Result<std::optional<SavedJob>> saved_job(const Arguments& arguments);
 Result<spec::Request> request_of_saved(const SavedJob& saved, const Arguments& arguments,
                                        const std::vector<spec::Setting>& no_cluster);
 
-// Gives memory tiers that have none a folder.
+// Gives a folder to memory, of this host and of a peer, that has none.
 void place_memory(spec::Job& job);
 
 // The job saves to where it was saved before.
@@ -44,7 +44,7 @@ bool saves_to(const spec::Job& job, const SavedJob& saved);
 struct TrainStore {
   std::vector<std::shared_ptr<store::Files>> files;
   train::CheckpointSettings settings;
-  std::string root;  // of the first tier, for messages
+  std::string root;  // of the first tier but memory of a peer, for messages
 };
 Result<TrainStore> train_store(const spec::Job& job, const std::optional<SavedJob>& saved);
 

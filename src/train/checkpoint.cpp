@@ -74,27 +74,15 @@ Result<void> check_seen(store::Files& files, const std::string& folder, const st
   return {};
 }
 
-// A store that holds a run is there for that one alone: pruning would remove it.
-Result<void> open_tier(const store::Tier& tier, const std::vector<store::Tier>& resume_from) {
-  const Result<std::vector<std::string>> names = store::open_store(*tier.files, tier.root);
-  if (!names) return tl::unexpected(names.error());
-  const auto is_tier = [&](const store::Tier& other) { return other.root == tier.root; };
-  if (std::any_of(resume_from.begin(), resume_from.end(), is_tier)) return {};
-  const Result<std::vector<store::CheckpointInfo>> infos = store::list_checkpoints(*tier.files, tier.root);
-  if (!infos) return tl::unexpected(infos.error());
-  if (std::all_of(infos->begin(), infos->end(), [](const auto& one) { return one.abandoned; })) return {};
-  return input_error(fmt::format("{} holds checkpoints of a run already", tier.root),
-                     fmt::format("--resume {} goes on with it; or another folder", tier.root));
-}
-
 }  // namespace
 
 Saver::Saver(comm::Communicator& world, const CheckpointSettings& settings, std::vector<store::HeldRegion> regions,
-             std::int64_t number)
+             std::int64_t number, std::unique_ptr<Replicas> replicas)
     : world_(world),
       settings_(settings),
       regions_(std::move(regions)),
       snapshot_(sources_of(regions_)),
+      replicas_(std::move(replicas)),
       number_(number) {
   for (std::size_t i = 0; i < regions_.size(); ++i) regions_[i].bytes = snapshot_.bytes_of(i);
   report_.snapshot_bytes = snapshot_.bytes();
@@ -130,19 +118,40 @@ void Saver::run() {
   }
 }
 
-Result<std::string> Saver::write_part() {
-  const store::Tier& tier = settings_.tiers.front();
-  snapshot_.complete();
-  if (Result<void> entered = store::enter_checkpoint(*tier.files, tier.root, name_); !entered)
-    return tl::unexpected(entered.error());
+Result<std::string> Saver::write_shard_to(store::Files& files, const std::string& folder) {
   if (regions_.empty()) return std::string();
-  const Result<store::Manifest> part = store::write_shard(*tier.files, fmt::format("{}/{}", tier.root, name_),
-                                                          store::shard_file(comm::rank_of(world_)), regions_);
+  const Result<store::Manifest> part =
+      store::write_shard(files, folder, store::shard_file(comm::rank_of(world_)), regions_);
   if (!part) return tl::unexpected(part.error());
   return store::to_text(*part);
 }
 
+Result<std::string> Saver::write_part() {
+  snapshot_.complete();
+  if (replicas_) {
+    Result<void> pruned = replicated_ > 0 ? replicas_->prune(replicated_) : Result<void>();
+    if (!pruned) return tl::unexpected(pruned.error());  // there would be ever more
+    const Result<std::string> folder = replicas_->enter(name_);
+    if (!folder) return folder;
+    Result<std::string> written = write_shard_to(replicas_->files(), *folder);
+    if (!written) return written;
+    if (Result<void> ready = replicas_->prepare(name_, !written->empty()); !ready) return tl::unexpected(ready.error());
+    if (!to_tiers_) return written;
+  }
+  const store::Tier& tier = settings_.tiers.front();
+  if (Result<void> entered = store::enter_checkpoint(*tier.files, tier.root, name_); !entered)
+    return tl::unexpected(entered.error());
+  return write_shard_to(*tier.files, fmt::format("{}/{}", tier.root, name_));
+}
+
 Result<void> Saver::commit() {
+  if (replicas_) {
+    if (Result<void> committed = replicas_->commit(name_, manifest_); !committed) return committed;
+  }
+  return to_tiers_ && comm::rank_of(world_) == 0 ? commit_on_tier() : Result<void>();
+}
+
+Result<void> Saver::commit_on_tier() {
   const store::Tier& tier = settings_.tiers.front();
   const std::string folder = fmt::format("{}/{}", tier.root, name_);
   Result<store::Manifest> manifest = manifest_of(parts_, folder);
@@ -181,7 +190,7 @@ void Saver::note_errors() {
 Saver::Votes Saver::votes() const {
   const std::lock_guard lock(mutex_);
   Votes votes{};
-  votes[kBusy] = task_ != Task::none ? 1 : 0;
+  votes[kBusy] = task_ != Task::none || (phase_ == Phase::replicating && !replicas_->done()) ? 1 : 0;
   votes[kFailed] = error_ || (drain_ && drain_->fatal()) ? 1 : 0;
   votes[kWords] = static_cast<std::int32_t>((part_.size() + sizeof(std::int32_t) - 1) / sizeof(std::int32_t));
   return votes;
@@ -195,12 +204,13 @@ void Saver::start(Task task) {
   changed_.notify_all();
 }
 
-void Saver::begin(const store::TrainingState& state) {
+void Saver::begin(const store::TrainingState& state, bool last) {
   const Stopwatch watch(report_.stall_s);
   if (phase_ != Phase::idle) {
     ++report_.passed_over;
     return;
   }
+  to_tiers_ = !replicas_ || last || newest_.empty() || number_ % settings_.tiers.front().every == 0;
   name_ = store::checkpoint_name(number_++);
   state_ = state;
   phase_ = Phase::writing;
@@ -210,9 +220,10 @@ void Saver::begin(const store::TrainingState& state) {
 }
 
 void Saver::before_update() {
-  if (phase_ != Phase::writing) return;
+  if (phase_ != Phase::writing && phase_ != Phase::replicating) return;
   const Stopwatch watch(report_.stall_s);
-  snapshot_.complete();
+  if (phase_ == Phase::writing) snapshot_.complete();
+  if (phase_ == Phase::replicating) replicas_->look();
 }
 
 // The parts of all ranks, each filled up to so many words.
@@ -243,7 +254,36 @@ Result<void> Saver::collect_parts(std::int32_t words) {
   return {};
 }
 
+// An error of this rank is known to all at the next step, before a byte is sent.
+Result<void> Saver::begin_replicas() {
+  const Result<Result<void>> begun = replicas_->begin();
+  if (!begun) return tl::unexpected(begun.error());
+  const std::lock_guard lock(mutex_);
+  if (!*begun) error_ = begun->error();
+  return {};
+}
+
+// Every rank's folder has it, whichever of them is lost.
+Result<void> Saver::share_manifest() {
+  manifest_.clear();
+  if (comm::rank_of(world_) == 0) {
+    Result<store::Manifest> manifest = manifest_of(parts_, name_);
+    if (manifest) {
+      manifest->number = store::checkpoint_number(name_);
+      manifest->state = state_;
+      manifest_ = store::to_text(*manifest);
+    } else {
+      const std::lock_guard lock(mutex_);
+      error_ = manifest.error();
+    }
+  }
+  return share_text(world_, 0, manifest_);
+}
+
 Result<std::optional<Error>> Saver::give_up() {
+  if (replicas_) {
+    if (Result<void> ended = replicas_->end(); !ended) return tl::unexpected(ended.error());
+  }
   Result<void> own;
   {
     const std::lock_guard lock(mutex_);
@@ -268,20 +308,35 @@ Result<std::optional<Error>> Saver::give_up() {
 
 Result<std::optional<Error>> Saver::advance(const Votes& agreed) {
   note_errors();
-  if (agreed[kFailed] != 0 && (phase_ == Phase::idle || agreed[kBusy] == 0)) return give_up();
-  if (phase_ == Phase::idle || agreed[kBusy] != 0) return std::nullopt;
+  const bool threads_rest = phase_ == Phase::idle || phase_ == Phase::replicating || agreed[kBusy] == 0;
+  if (agreed[kFailed] != 0 && threads_rest) return give_up();
+  if (phase_ == Phase::idle || !threads_rest) return std::nullopt;
   const Stopwatch watch(report_.stall_s);
-  if (phase_ == Phase::writing) {
-    if (Result<void> collected = collect_parts(agreed[kWords]); !collected) return tl::unexpected(collected.error());
+  Result<void> moved;
+  if (phase_ == Phase::replicating && agreed[kBusy] != 0) {
+    moved = replicas_->move_on();
+  } else if (phase_ == Phase::writing) {
+    moved = collect_parts(agreed[kWords]);
+    if (moved && replicas_) moved = begin_replicas();
+    phase_ = replicas_ ? Phase::replicating : Phase::committing;
+  } else if (phase_ == Phase::replicating) {
+    moved = share_manifest();
     phase_ = Phase::committing;
-    if (comm::rank_of(world_) == 0) start(Task::commit);
+  } else {
+    end_save();
     return std::nullopt;
   }
+  if (!moved) return tl::unexpected(moved.error());
+  if (phase_ == Phase::committing && (comm::rank_of(world_) == 0 || replicas_)) start(Task::commit);
+  return std::nullopt;
+}
+
+void Saver::end_save() {
   phase_ = Phase::idle;
   ++report_.saved;
-  newest_ = name_;
   report_.newest_step = state_.step;
-  return std::nullopt;
+  if (to_tiers_) newest_ = name_;
+  if (replicas_) replicated_ = store::checkpoint_number(name_);
 }
 
 // Nobody would ever free it.
@@ -318,23 +373,8 @@ Result<std::optional<Error>> Saver::finish(bool at_end) {
   }
   note_errors();
   if (at_end && drain_ && settings_.empties_first) empty_first_tier();
+  if (at_end && replicas_ && report_.saved > 0 && is_on_tiers()) replicas_->remove_all();
   return std::nullopt;
-}
-
-Result<Opened> open_tiers(comm::Communicator& world, const CheckpointSettings& settings) {
-  Result<void> own;
-  std::array<std::int32_t, 1> number = {0};
-  if (comm::rank_of(world) == 0) {
-    for (const store::Tier& tier : settings.tiers) {
-      if (own) own = open_tier(tier, settings.resume_from);
-    }
-    const Result<std::int64_t> next = own ? store::next_number(settings.tiers) : 0;
-    if (!next) own = tl::unexpected(next.error());
-    if (next) number[0] = static_cast<std::int32_t>(*next);
-  }
-  const Result<std::optional<Error>> refused = agree(world, own, number);
-  if (!refused) return tl::unexpected(refused.error());
-  return Opened{number[0], *refused};
 }
 
 }  // namespace twinpod::train

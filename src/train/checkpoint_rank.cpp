@@ -12,6 +12,7 @@
 #include "store/checkpoints.hpp"
 #include "store/load.hpp"
 #include "train/agree.hpp"
+#include "train/checkpoint_gather.hpp"
 #include "train/checkpoint_regions.hpp"
 
 namespace twinpod::train {
@@ -165,6 +166,38 @@ Result<void> try_one(Rank<T>& rank, const store::Tier& tier, const Values& facts
   return {};
 }
 
+// Shards with anything that this rank loads.
+template <typename T>
+std::vector<bool> shards_needed(Rank<T>& rank, const store::Manifest& manifest) {
+  std::vector<store::WantedRegion> wanted;
+  std::vector<Sum<T>> unused;  // nothing is loaded yet
+  want_owned(rank, wanted);
+  for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
+    for (const Piece& piece : chunk) want_parameters(rank, piece, unused, wanted);
+  }
+  std::vector<bool> needed(manifest.shards.size());
+  for (const store::WantedRegion& one : wanted) {
+    const store::StoredTensor* tensor = store::find_tensor(manifest, one.tensor);
+    if (tensor == nullptr || tensor->shape.size() != one.region.size.size()) continue;  // refused when it is loaded
+    for (const store::StoredRegion& stored : tensor->regions) {
+      if (store::overlap(stored.region, one.region)) needed[static_cast<std::size_t>(stored.shard)] = true;
+    }
+  }
+  return needed;
+}
+
+template <typename T>
+Result<void> try_peers(Rank<T>& rank, const PeerSettings& peer, std::int64_t number, const Values& facts,
+                       Resumed& resumed, std::optional<Error>& damaged) {
+  HostFiles files(peer.host_folder());
+  const store::Tier tier{.name = "peer", .files = &files, .root = peer.host_folder()};
+  const Needed needed = [&](const store::Manifest& manifest) { return shards_needed(rank, manifest); };
+  const Result<std::optional<Error>> lost = gather_from_peers(rank.world, peer, number, needed);
+  if (!lost) return tl::unexpected(lost.error());
+  damaged = *lost;
+  return damaged ? Result<void>() : try_one(rank, tier, facts, resumed, damaged);
+}
+
 }  // namespace
 
 template <typename T>
@@ -196,20 +229,32 @@ Result<void> load(Rank<T>& rank, store::Files& files, const std::string& folder,
 }
 
 template <typename T>
-Result<Resumed> resume(Rank<T>& rank, const std::vector<store::Tier>& tiers, const Values& facts) {
+Result<Resumed> resume(Rank<T>& rank, const std::vector<store::Tier>& tiers, const Values& facts,
+                       const PeerSettings& peer) {
   Resumed resumed;
   std::vector<Candidate> candidates;
+  std::size_t next = 0;
+  std::int64_t below = INT32_MAX;  // of peers
   if (rank.rank == 0) candidates = candidates_of(tiers, resumed.passed_over);
-  for (std::size_t next = 0;; ++next) {
+  while (true) {
     const Result<Choice> choice = agreed_choice(rank.world, candidates, next);
     if (!choice) return tl::unexpected(choice.error());
-    if (choice->tier < 0) break;
-    const store::Tier& tier = tiers[static_cast<std::size_t>(choice->tier)];
-    resumed.checkpoint = fmt::format("{}/{}", tier.root, store::checkpoint_name(choice->number));
+    const Result<std::int64_t> of_peers = newest_of_peers(rank.world, peer, below);
+    if (!of_peers) return tl::unexpected(of_peers.error());
+    const bool by_peers = *of_peers > 0 && *of_peers >= choice->number;
+    if (!by_peers && choice->tier < 0) break;
+    const std::int64_t number = by_peers ? *of_peers : choice->number;
+    const store::Tier* tier = by_peers ? nullptr : &tiers[static_cast<std::size_t>(choice->tier)];
+    resumed.checkpoint =
+        fmt::format("{}/{}", by_peers ? peer.host_folder() : tier->root, store::checkpoint_name(number));
     std::optional<Error> damaged;
-    if (Result<void> tried = try_one(rank, tier, facts, resumed, damaged); !tried) return tl::unexpected(tried.error());
+    Result<void> tried = by_peers ? try_peers(rank, peer, number, facts, resumed, damaged)
+                                  : try_one(rank, *tier, facts, resumed, damaged);
+    if (!tried) return tl::unexpected(tried.error());
     if (resumed.refused || !damaged) return resumed;
     resumed.passed_over.push_back(fmt::format("{}: {}", resumed.checkpoint, to_string(*damaged)));
+    if (by_peers) below = number;
+    if (!by_peers) ++next;
   }
   resumed.refused = infeasible(fmt::format("{} has no whole checkpoint to resume from", tiers.front().root),
                                fmt::format("{}", fmt::join(resumed.passed_over, "\n  ")))
@@ -220,7 +265,7 @@ Result<Resumed> resume(Rank<T>& rank, const std::vector<store::Tier>& tiers, con
 #define TWINPOD_INSTANTIATE(T)                                                                     \
   template std::vector<store::HeldRegion> regions_held(Rank<T>&);                                  \
   template Result<void> load(Rank<T>&, store::Files&, const std::string&, const store::Manifest&); \
-  template Result<Resumed> resume(Rank<T>&, const std::vector<store::Tier>&, const Values&)
+  template Result<Resumed> resume(Rank<T>&, const std::vector<store::Tier>&, const Values&, const PeerSettings&)
 TWINPOD_INSTANTIATE(float);
 TWINPOD_INSTANTIATE(double);
 TWINPOD_INSTANTIATE(Bf16);

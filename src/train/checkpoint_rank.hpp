@@ -12,6 +12,7 @@
 
 #include "store/save.hpp"
 #include "store/tiers.hpp"
+#include "train/checkpoint_peer.hpp"
 #include "train/checkpoint_state.hpp"
 #include "train/rank.hpp"
 
@@ -32,8 +33,10 @@ struct Resumed {
   std::optional<Error> refused;          // the same on every rank; what stands above is not there then
 };
 
-// All ranks: the newest checkpoint of the tiers that all of them can load. One of another run is refused.
+// All ranks: the newest checkpoint of the tiers, or in the memory of peers, that all of them can load. One of another
+// run is refused.
 template <typename T>
-Result<Resumed> resume(Rank<T>& rank, const std::vector<store::Tier>& tiers, const Values& facts);
+Result<Resumed> resume(Rank<T>& rank, const std::vector<store::Tier>& tiers, const Values& facts,
+                       const PeerSettings& peer = {});
 
 }  // namespace twinpod::train

@@ -213,9 +213,9 @@ Result<bool> enter_step(Run<T>& run) {
 }
 
 template <typename T>
-void begin_save(Run<T>& run) {
+void begin_save(Run<T>& run, bool last = false) {
   run.begun_step = run.position.step;
-  run.saver->begin(state_of(run.position, run.samples, run.settings.checkpoints.values));
+  run.saver->begin(state_of(run.position, run.samples, run.settings.checkpoints.values), last);
 }
 
 // What is being saved is, and then the end of the run.
@@ -224,7 +224,8 @@ Result<void> save_end(Run<T>& run) {
   if (!run.saver) return {};
   if (Result<void> heeded = heed(run, run.saver->finish(false)); !heeded) return heeded;
   if (run.position.step == run.result.first_step) return {};
-  if (run.begun_step != run.position.step || run.saver->report().newest_step != run.begun_step) begin_save(run);
+  const bool has_end = run.begun_step == run.position.step && run.saver->report().newest_step == run.begun_step;
+  if (!has_end || !run.saver->is_on_tiers()) begin_save(run, true);
   return heed(run, run.saver->finish(true));
 }
 
@@ -311,7 +312,8 @@ template <typename T>
 Result<bool> resume_run(Rank<T>& rank, const data::Samples& samples, const LoopSettings& settings, Position& position,
                         LoopResult& result) {
   if (settings.checkpoints.resume_from.empty()) return true;
-  Result<Resumed> resumed = resume(rank, settings.checkpoints.resume_from, facts_of(rank.job, samples));
+  Result<Resumed> resumed =
+      resume(rank, settings.checkpoints.resume_from, facts_of(rank.job, samples), settings.checkpoints.peer);
   if (!resumed) return tl::unexpected(resumed.error());
   result.refused = resumed->refused;
   result.resumed_from = resumed->checkpoint;
@@ -331,10 +333,11 @@ template <typename T>
 Result<void> make_saver(Run<T>& run) {
   const CheckpointSettings& settings = run.settings.checkpoints;
   if (settings.tiers.empty()) return {};
-  const Result<Opened> opened = open_tiers(run.rank.world, settings);
+  Result<Opened> opened = open_tiers(run.rank.world, settings);
   if (!opened) return tl::unexpected(opened.error());
   if (opened->refused) return refuse(run, *opened->refused);
-  run.saver = std::make_unique<Saver>(run.rank.world, settings, regions_held(run.rank), opened->number);
+  run.saver = std::make_unique<Saver>(run.rank.world, settings, regions_held(run.rank), opened->number,
+                                      std::move(opened->replicas));
   run.rank.before_update = [saver = run.saver.get()] { saver->before_update(); };
   return {};
 }
