@@ -7,8 +7,8 @@
 namespace twinpod::sim {
 
 // Of one op when nothing is in its way. Computation, host traffic and reading: `latency_s` is all of it.
-// Communication and what the drain writes: after `latency_s` its bytes move for `transfer_s` at `bytes_per_s`, more slowly where links are
-// shared.
+// Communication and what the drain writes: after `latency_s` its bytes move for `transfer_s` at `bytes_per_s`, more
+// slowly where links are shared.
 struct OpTime {
   double latency_s = 0;
   double transfer_s = 0;

@@ -1,4 +1,4 @@
-// Tiers: places that hold the same checkpoints, the fastest first. Memory, a peer's memory, a local disk, a shared one.
+// Tiers: places that hold the same checkpoints, the fastest first. Memory, a local disk, a shared one, an object store.
 //
 //     MemoryFiles memory;
 //     PosixFiles disk;
@@ -8,9 +8,8 @@
 //     copy_checkpoint(tiers[0], tiers[1], name);
 //     Result<FoundOnTier> found = newest_on_tiers(tiers);
 //
-// A tier is a Files and a folder in it; anything that can be a Files can be a tier. The memory of a peer is one whose
-// calls go to the peer as messages; that belongs to whoever has a transport. A checkpoint has the same name on every
-// tier.
+// A tier is a Files and a folder in it; anything that can be a Files can be a tier. The memory of a peer belongs to
+// whoever has a transport (train/checkpoint_peer.hpp). A checkpoint has the same name on every tier.
 #pragma once
 
 #include <functional>
