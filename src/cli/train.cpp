@@ -20,6 +20,8 @@ constexpr std::array kOwnFlags = {
          "training.dropout"},
     Flag{"unfused", "LIST",
          "fusions that are off: bias_gelu, residual_norm, cross_entropy, attention, rotary, optimizer; all", ""},
+    Flag{"whole-gradients", "", "weight gradients from all bits of fp32 (slower; without: from 17 of 24)",
+         "training.whole_gradients"},
     Flag{"seed", "N", "of the weights and of the order of the data (default 1)", "training.seed"},
     Flag{"evaluate-every", "N", "steps between evaluations (default: at the end only)", "training.evaluate_every"},
     Flag{"data", "NAME", "token files NAME.bin and NAME.idx (`twinpod data prepare`)", "data.tokens"},

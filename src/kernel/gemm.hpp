@@ -22,6 +22,8 @@ struct Gemm {
   bool transpose_a = false;
   bool transpose_b = false;
   bool accumulate = false;
+  // Operands of fp32 may lose all but 17 bits where that is faster (tiles.hpp): for results that are not multiplied on.
+  bool rounds_operands = false;
   // Elements from one row to the next as stored; 0: rows follow each other.
   std::int64_t stride_a = 0;
   std::int64_t stride_b = 0;

@@ -4,6 +4,9 @@
 // Numbers of fp32 are cut into three of bf16, and a product is six products of these pieces. The three that are left
 // out are smaller than the last bit of fp32, so that results are as near to the exact ones as those of fp32
 // (gemm_test.cpp compares the two), at twice the speed. What is infinite becomes not-a-number.
+//
+// With Gemm::rounds_operands they are rounded to two pieces, and a product is three: half as much work, and a relative
+// error of about 4e-6, where fp32 has 1e-7 to 1e-6.
 #pragma once
 
 #include "kernel/gemm.hpp"

@@ -52,7 +52,7 @@ void multiply(const ProductShape& shape, Way way, Ring& ring) {
   const T* b = ring.next<T>(area(shape.k, shape.n));
   kernel::Gemm gemm{.m = shape.m, .n = shape.n, .k = shape.k};
   if (way == Way::weight_gradient) {
-    gemm.transpose_a = gemm.accumulate = true;
+    gemm.transpose_a = gemm.accumulate = gemm.rounds_operands = true;
     kernel::gemm<T, float>(gemm, a, b, ring.next<float>(area(shape.m, shape.n)));
     return;
   }

@@ -52,6 +52,7 @@ void read_recipe(Reader& reader, Recipe& recipe) {
   reader.quantity("dropout", recipe.dropout, Quantity::fraction, 0, 0.99);
   reader.quantity("attention_dropout", recipe.attention_dropout, Quantity::fraction, 0, 0.99);
   reader.choices("unfused", recipe.unfused, kFusionNames);
+  reader.flag("whole_gradients", recipe.whole_gradients);
   reader.count("seed", recipe.seed, 0, kMostSteps);
   reader.count("evaluate_every", recipe.evaluate_every, 0, kMostSteps);
   reader.count("evaluation_batches", recipe.evaluation_batches, 1, kMostSteps);

@@ -91,6 +91,8 @@ TEST(ReadJob, DropoutAndFusionsThatAreOffAreRead) {
   EXPECT_NE(refused("training: {unfused: [atention]}").message.find("bias_gelu, residual_norm, cross_entropy"),
             std::string::npos);
   EXPECT_NE(refused("training: {dropout: 1}").message, "");
+  EXPECT_FALSE(none.whole_gradients);
+  EXPECT_TRUE(accepted("training: {whole_gradients: true}").training.recipe.whole_gradients);
 }
 
 TEST(ReadJob, CheckpointsGoToAFolderOrToTiers) {

@@ -37,6 +37,7 @@ struct Recipe {
   double dropout = 0;            // of what embedding, attention and MLP give to the residual stream
   double attention_dropout = 0;  // of the softmax of scores
   std::vector<Fusion> unfused;   // done in plain passes, to see what the fusion brings
+  bool whole_gradients = false;  // of weights, from all bits of fp32; else from 17, where that is faster
   int seed = 1;
   int evaluate_every = 0;      // steps; 0: at the end only
   int evaluation_batches = 8;  // at most

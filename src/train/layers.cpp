@@ -149,10 +149,10 @@ void half_backward(Rank<T>& rank, const LayerView<T>& layer, const Half& half, c
   T* dout = rank.space(rank.places.outer);
   T* din = rank.space(rank.places.inner);
   backward_product(s.tokens, s.hidden, out.width, dy, layer.weight(out.weight), dout);
-  weight_product(s.tokens, s.hidden, out.width, dy, layer.at(out.input), gradient(rank, layer.piece, out.weight), adds);
+  weight_product(rank, s.hidden, out.width, dy, layer.at(out.input), gradient(rank, layer.piece, out.weight), adds);
   between(static_cast<const T*>(dout), din);
   backward_product(s.tokens, in.width, s.hidden, din, layer.weight(in.weight), rank.space(rank.places.inward));
-  weight_product(s.tokens, in.width, s.hidden, din, layer.at(in.input), gradient(rank, layer.piece, in.weight), adds);
+  weight_product(rank, in.width, s.hidden, din, layer.at(in.input), gradient(rank, layer.piece, in.weight), adds);
 }
 
 }  // namespace

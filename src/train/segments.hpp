@@ -54,11 +54,17 @@ void backward_product(std::int64_t rows, std::int64_t outputs, std::int64_t inpu
   kernel::gemm<T>({.m = rows, .n = inputs, .k = outputs}, dy, w, dx);
 }
 
+// Nothing is multiplied by the gradient of w, so that a small error of it stays small.
 template <typename T>
-void weight_product(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, const T* dy, const T* x, Sum<T>* dw,
+void weight_product(const Rank<T>& rank, std::int64_t outputs, std::int64_t inputs, const T* dy, const T* x, Sum<T>* dw,
                     bool accumulate) {
-  kernel::gemm<T, Sum<T>>({.m = outputs, .n = inputs, .k = rows, .transpose_a = true, .accumulate = accumulate}, dy, x,
-                          dw);
+  kernel::gemm<T, Sum<T>>({.m = outputs,
+                           .n = inputs,
+                           .k = rank.sizes.tokens,
+                           .transpose_a = true,
+                           .accumulate = accumulate,
+                           .rounds_operands = !rank.job.training.recipe.whole_gradients},
+                          dy, x, dw);
 }
 
 // The first backward pass of a step overwrites gradients of matrices; the others add.

@@ -39,6 +39,14 @@ TWINPOD_INLINE void multiply_step(const std::byte* a, const std::byte* b) {
     load_a(a);
     load_b(b);
     multiply_round();
+  } else if constexpr (Pieces == 2) {
+    load_a(a);
+    load_b(b + kPiece);
+    multiply_round();
+    load_b(b);
+    multiply_round();
+    load_a(a + kPiece);
+    multiply_round();
   } else {
     // Upper, middle and lower pieces; neighbouring rounds share an operand.
     load_a(a);

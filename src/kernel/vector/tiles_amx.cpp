@@ -72,22 +72,23 @@ std::int64_t up_to(std::int64_t value, std::int64_t multiple) { return (value + 
 
 // One part of the depth: a block of b is packed and stays in the second cache, all of a streams past it, so that c is
 // written along its rows. Strips of a are packed when the first block needs them, and kept if there are more blocks.
-template <typename T, typename C>
+template <int Pieces, typename T, typename C>
 void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, const Target<C>& c, std::byte* room) {
-  const std::int64_t strip = strip_bytes<T>(depth), steps = (depth + kTileDepth - 1) / kTileDepth;
+  const std::int64_t strip = strip_bytes<T, Pieces>(depth), steps = (depth + kTileDepth - 1) / kTileDepth;
   const std::int64_t block = std::max<std::int64_t>(kKeptBytes / strip, 1) * kStripLines;
   const bool keep_a = c.width > block;
   std::byte* packed_b = room;
   std::byte* packed_a = room + block / kStripLines * strip;
   for (std::int64_t first = 0; first < c.width; first += block) {
     const std::int64_t columns = std::min(block, c.width - first);
-    pack_strips(part_of(b, first, 0), columns, depth, true, packed_b);
+    pack_strips<T, Pieces>(part_of(b, first, 0), columns, depth, true, packed_b);
     for (std::int64_t i = 0; i < c.rows; i += kStripLines) {
       std::byte* strip_a = keep_a ? packed_a + i / kStripLines * strip : packed_a;
       if (first == 0)
-        pack_strips(part_of(a, i, 0), std::min<std::int64_t>(c.rows - i, kStripLines), depth, false, strip_a);
+        pack_strips<T, Pieces>(part_of(a, i, 0), std::min<std::int64_t>(c.rows - i, kStripLines), depth, false,
+                               strip_a);
       for (std::int64_t j = 0; j < columns; j += kStripLines)
-        multiply_at<kPieces<T>>(c, i, first + j, steps, strip_a, packed_b + j / kStripLines * strip);
+        multiply_at<Pieces>(c, i, first + j, steps, strip_a, packed_b + j / kStripLines * strip);
     }
   }
 }
@@ -108,7 +109,7 @@ std::int64_t room_bytes(std::int64_t depth) {
 }
 
 // One part of c.
-template <typename T, typename C>
+template <int Pieces, typename T, typename C>
 void multiply_part(const Gemm& s, const T* a, const T* b, C* c) {
   const Lines<T> lines_a{a, s.stride_a, s.transpose_a}, lines_b{b, s.stride_b, !s.transpose_b};
   const std::int64_t parts = (s.k + kMostDepth<T> - 1) / kMostDepth<T>;
@@ -123,9 +124,9 @@ void multiply_part(const Gemm& s, const T* a, const T* b, C* c) {
     const Lines<T> part_a = part_of(lines_a, 0, x), part_b = part_of(lines_b, 0, x);
     if (beside) {
       const Before before = x == 0 ? Before::lost : before_part(s, x, depth);
-      multiply_depth(part_a, part_b, here, Target<float>{sums, stride, s.m, s.n, before}, room);
+      multiply_depth<Pieces>(part_a, part_b, here, Target<float>{sums, stride, s.m, s.n, before}, room);
     } else {
-      multiply_depth(part_a, part_b, here, Target<C>{c, s.stride_c, s.m, s.n, before_part(s, x, depth)}, room);
+      multiply_depth<Pieces>(part_a, part_b, here, Target<C>{c, s.stride_c, s.m, s.n, before_part(s, x, depth)}, room);
     }
   }
   if (!beside) return;
@@ -166,8 +167,16 @@ void multiply_in_tiles(const Gemm& s, const T* a, const T* b, C* c) {
       Gemm part = s;
       part.m = std::min(s.m - i, vector::kMostLines);
       part.n = std::min(s.n - j, vector::kMostLines);
-      vector::multiply_part(part, a + (s.transpose_a ? i : i * s.stride_a), b + (s.transpose_b ? j * s.stride_b : j),
-                            c + i * s.stride_c + j);
+      const T* from_a = a + (s.transpose_a ? i : i * s.stride_a);
+      const T* from_b = b + (s.transpose_b ? j * s.stride_b : j);
+      C* to = c + i * s.stride_c + j;
+      if constexpr (sizeof(T) == sizeof(float)) {
+        if (s.rounds_operands) {
+          vector::multiply_part<2>(part, from_a, from_b, to);
+          continue;
+        }
+      }
+      vector::multiply_part<vector::kPieces<T>>(part, from_a, from_b, to);
     }
   }
   _tile_release();

@@ -5,7 +5,8 @@
 // so that each operand is read the way it lies in memory. Which two numbers are a pair is up to us, as long as both
 // operands agree: of fp32 those 16 apart, which needs no shuffling; of bf16 neighbours, as they lie in memory.
 //
-// A number of fp32 becomes kPieces<float> of bf16 whose sum it is: 24 bits are three times 8.
+// A number of fp32 becomes kPieces<float> of bf16 whose sum it is: 24 bits are three times 8. Or two, whose sum is it
+// within 2^-17 of its size (Gemm::rounds_operands).
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,9 @@ struct Lines {
 };
 
 // Bytes of a strip: steps of kTileDepth, and in each all pieces of its two tiles.
-template <typename T>
+template <typename T, int Pieces = kPieces<T>>
 constexpr std::int64_t strip_bytes(std::int64_t depth) {
-  return (depth + kTileDepth - 1) / kTileDepth * kPieces<T> * 2 * kTileBytes;
+  return (depth + kTileDepth - 1) / kTileDepth * Pieces * 2 * kTileBytes;
 }
 
 // 16 x 16 of 32 bits turned over.
@@ -82,6 +83,18 @@ TWINPOD_INLINE void split_pairs(__m512 first, __m512 second, __m512i (&pieces)[3
   }
 }
 
+// The same with two pieces. They are rounded, so that errors have either sign and a long sum of them stays small.
+TWINPOD_INLINE void split_pairs(__m512 first, __m512 second, __m512i (&pieces)[2]) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000U)), half = _mm512_set1_epi32(0x8000);
+  for (__m512i& piece : pieces) {
+    const __m512i low = _mm512_add_epi32(_mm512_castps_si512(first), half);
+    const __m512i high = _mm512_add_epi32(_mm512_castps_si512(second), half);
+    piece = _mm512_ternarylogic_epi32(_mm512_srli_epi32(low, 16), high, upper, 0xf8);
+    first = _mm512_sub_ps(first, _mm512_castsi512_ps(_mm512_and_si512(low, upper)));
+    second = _mm512_sub_ps(second, _mm512_castsi512_ps(_mm512_and_si512(high, upper)));
+  }
+}
+
 TWINPOD_INLINE __mmask16 first_16(std::int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffffU : count <= 0 ? 0U : (1U << static_cast<unsigned>(count)) - 1U);
 }
@@ -96,14 +109,15 @@ TWINPOD_INLINE __m512 read_16(const float* from, bool there, std::int64_t width)
   return there && width > 0 ? _mm512_maskz_loadu_ps(first_16(width), from) : _mm512_setzero_ps();
 }
 
+template <int Pieces>
 TWINPOD_INLINE void write_pairs(__m512 first, __m512 second, std::byte* to) {
-  __m512i pieces[3];
+  __m512i pieces[Pieces];
   split_pairs(first, second, pieces);
-  for (int piece = 0; piece < 3; ++piece) _mm512_store_si512(to + piece * 2 * kTileBytes, pieces[piece]);
+  for (int piece = 0; piece < Pieces; ++piece) _mm512_store_si512(to + piece * 2 * kTileBytes, pieces[piece]);
 }
 
 // One tile of `from`, all its pieces, each 2 tiles after the one before it. Whole: nothing is missing.
-template <bool SideBySide, bool AsPairs, bool Whole>
+template <bool SideBySide, bool AsPairs, bool Whole, int Pieces>
 TWINPOD_INLINE void pack_tile_of(const Lines<float>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
   const std::int64_t stride = from.stride, half = SideBySide ? 16 * stride : 16;
   const std::int64_t ahead = SideBySide ? kTileDepth * stride : 2 * kTileDepth;
@@ -114,7 +128,8 @@ TWINPOD_INLINE void pack_tile_of(const Lines<float>& from, std::int64_t lines, s
       const float* p = from.data + at * stride;
       __builtin_prefetch(p + ahead);
       __builtin_prefetch(p + half + ahead);
-      write_pairs(read_16<Whole>(p, at < rows, width), read_16<Whole>(p + half, at < rows_2, width_2), to + 64 * at);
+      write_pairs<Pieces>(read_16<Whole>(p, at < rows, width), read_16<Whole>(p + half, at < rows_2, width_2),
+                          to + 64 * at);
     }
     return;
   }
@@ -134,19 +149,19 @@ TWINPOD_INLINE void pack_tile_of(const Lines<float>& from, std::int64_t lines, s
     square[at] = read_16<Whole>(p, at < rows_2, width_2);
   }
   turn(square);
-  for (int at = 0; at < 16; ++at) write_pairs(_mm512_load_ps(turned[at]), square[at], to + 64 * at);
+  for (int at = 0; at < 16; ++at) write_pairs<Pieces>(_mm512_load_ps(turned[at]), square[at], to + 64 * at);
 }
 
-template <bool SideBySide, bool AsPairs>
+template <bool SideBySide, bool AsPairs, int Pieces>
 TWINPOD_INLINE void pack_tile(const Lines<float>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
   if (lines >= kTileLines && depth >= kTileDepth) {
-    pack_tile_of<SideBySide, AsPairs, true>(from, lines, depth, to);
+    pack_tile_of<SideBySide, AsPairs, true, Pieces>(from, lines, depth, to);
   } else {
-    pack_tile_of<SideBySide, AsPairs, false>(from, lines, depth, to);
+    pack_tile_of<SideBySide, AsPairs, false, Pieces>(from, lines, depth, to);
   }
 }
 
-template <bool SideBySide, bool AsPairs>
+template <bool SideBySide, bool AsPairs, int Pieces>
 TWINPOD_INLINE void pack_tile(const Lines<Bf16>& from, std::int64_t lines, std::int64_t depth, std::byte* to) {
   __m512i tile[16];
   for (int at = 0; at < 16; ++at) {
@@ -166,33 +181,33 @@ TWINPOD_INLINE void pack_tile(const Lines<Bf16>& from, std::int64_t lines, std::
   for (int at = 0; at < 16; ++at) _mm512_store_si512(to + 64 * at, tile[at]);
 }
 
-template <bool SideBySide, bool AsPairs, typename T>
+template <bool SideBySide, bool AsPairs, int Pieces, typename T>
 void pack_strips_as(Lines<T> from, std::int64_t lines, std::int64_t depth, std::byte* to, std::int64_t strip) {
   const std::int64_t per_line = SideBySide ? 1 : from.stride, per_depth = SideBySide ? from.stride : 1;
   const T* data = from.data;
   for (std::int64_t line = 0; line < lines; line += kStripLines, to += strip) {
     std::byte* at = to;
-    for (std::int64_t x = 0; x < depth; x += kTileDepth, at += kPieces<T> * 2 * kTileBytes) {
+    for (std::int64_t x = 0; x < depth; x += kTileDepth, at += Pieces * 2 * kTileBytes) {
       for (int half = 0; half < 2; ++half) {
         const std::int64_t first = line + half * kTileLines;
         from.data = first < lines ? data + first * per_line + x * per_depth : data;
-        pack_tile<SideBySide, AsPairs>(from, lines - first, depth - x, at + half * kTileBytes);
+        pack_tile<SideBySide, AsPairs, Pieces>(from, lines - first, depth - x, at + half * kTileBytes);
       }
     }
   }
 }
 
 // Strips of `lines` lines, filled up with zeros; one after the other, or with room for so many steps each.
-template <typename T>
+template <typename T, int Pieces = kPieces<T>>
 void pack_strips(const Lines<T>& from, std::int64_t lines, std::int64_t depth, bool as_pairs, std::byte* to,
                  std::int64_t steps = 0) {
-  const std::int64_t strip = steps == 0 ? strip_bytes<T>(depth) : steps * strip_bytes<T>(kTileDepth);
+  const std::int64_t strip = steps == 0 ? strip_bytes<T, Pieces>(depth) : steps * strip_bytes<T, Pieces>(kTileDepth);
   if (from.side_by_side) {
-    as_pairs ? pack_strips_as<true, true>(from, lines, depth, to, strip)
-             : pack_strips_as<true, false>(from, lines, depth, to, strip);
+    as_pairs ? pack_strips_as<true, true, Pieces>(from, lines, depth, to, strip)
+             : pack_strips_as<true, false, Pieces>(from, lines, depth, to, strip);
   } else {
-    as_pairs ? pack_strips_as<false, true>(from, lines, depth, to, strip)
-             : pack_strips_as<false, false>(from, lines, depth, to, strip);
+    as_pairs ? pack_strips_as<false, true, Pieces>(from, lines, depth, to, strip)
+             : pack_strips_as<false, false, Pieces>(from, lines, depth, to, strip);
   }
 }
 
