@@ -2,16 +2,11 @@
 #
 #     install_torch "$scratch/torch" || exit 0
 #     "$scratch/torch/bin/python" bench/train/torch_step.py
-#
-# The index of PyTorch's own has a build for processors of 200 MB; where it cannot be reached, the one of the default
-# index (5 GB with its libraries for GPUs) is as fast.
 install_torch() {  # install_torch FOLDER
   local pip=$1/bin/pip
   "$1/bin/python" -c 'import torch, numpy' 2>/dev/null && return
   python3 -m venv "$1" >/dev/null || return
-  "$pip" install --quiet --no-cache-dir --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
-    torch numpy >/dev/null 2>&1 ||
-    "$pip" install --quiet --no-cache-dir torch numpy || return
+  "$pip" install --quiet --no-cache-dir torch numpy || return
   "$1/bin/python" -c 'import torch, numpy'
 }
 
