@@ -73,6 +73,23 @@ check "one rank goes on where two were" other_layout d --dp 1
 check "without flags it goes on as it was, and saves there" bash -c "$(declare -f twinpod); program=$program; twinpod train --resume '$scratch/a' --steps 6 --json >'$scratch/out.json' 2>/dev/null && [[ \$(cat '$scratch/a/latest') == checkpoint-00000[2-9] ]]"
 check "a finished run says so" bash -c "'$program' train --resume '$scratch/a' --steps 6 | grep -q 'nothing is left to train'"
 
+# Weights alone, as other software may have made them: a new run begins with them, on any layout.
+begins_with_weights() {
+  twinpod checkpoint export "$scratch/a" -o "$scratch/weights.safetensors" >/dev/null &&
+    twinpod checkpoint import "$scratch/weights.safetensors" -o "$scratch/imported" >/dev/null || return
+  short "$job" --ranks 2 --resume "$scratch/imported" --store "$scratch/i2" --steps 2 >"$scratch/dp.json" &&
+    short "$job" --ranks 2 --tp 2 --resume "$scratch/imported" --store "$scratch/i3" --steps 2 >"$scratch/tp.json" || return
+  python3 - "$scratch"/{dp,tp,six}.json <<'END'
+import json, sys
+dp, tp, fresh = (json.load(open(path)) for path in sys.argv[1:])
+assert dp["first_step"] == tp["first_step"] == 0, dp["first_step"]
+assert dp["losses"][0] < 0.99 * fresh["losses"][0], (dp["losses"], fresh["losses"])
+for a, b in zip(dp["losses"], tp["losses"]):
+    assert abs(a - b) <= 1e-5 * a, (a, b)
+END
+}
+check "imported weights are begun with, on any layout" begins_with_weights
+
 if command -v mpirun >/dev/null; then
   over_mpi() {
     mpirun --allow-run-as-root --oversubscribe -n 2 "$program" train --resume "$scratch/a" --store "$scratch/e" --steps 8 --tp 2 --json \

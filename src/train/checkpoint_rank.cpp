@@ -58,14 +58,16 @@ HeldPart held_part(const Rank<T>& rank, const Piece& piece) {
   return {rank.dp_rank * part, part, piece.offset / rank.pieces.shards};
 }
 
-// The optimizer's state, and the parameters as it knows them. Of a tied table the head's copy, too.
+// The optimizer's state, and the parameters as it knows them. Of a tied table the head's copy, too. Imported weights have
+// no state: it stays as a new run begins.
 template <typename T>
-void want_owned(Rank<T>& rank, std::vector<store::WantedRegion>& wanted) {
+void want_owned(Rank<T>& rank, const store::Manifest& manifest, std::vector<store::WantedRegion>& wanted) {
+  const bool has_state = !is_imported(manifest.state);
   for (const Owned& own : rank.owned) {
     for (const PlacedRegion& placed :
          regions_of_part(*own.piece, own.first, own.count, rank.job.layout.tp, rank.tp_rank)) {
       for (const Kept kept : kept_of(rank.job)) {
-        if (kept == Kept::parameter && !kHasMaster<T>) continue;  // want_parameters
+        if (kept == Kept::parameter ? !kHasMaster<T> : !has_state) continue;  // the former: want_parameters
         wanted.push_back({kept_name(kept, placed.tensor), dtype_of<T>(), placed.region,
                           writable_bytes(place_of(rank, kept, own, placed.first), placed.count)});
       }
@@ -154,7 +156,8 @@ Result<void> try_one(Rank<T>& rank, const store::Tier& tier, const Values& facts
   if (damaged = *agreed; damaged) return {};
 
   Result<Position> position = position_in(manifest->state, resumed.checkpoint);
-  own = position ? check_facts(manifest->state.values, facts, resumed.checkpoint) : tl::unexpected(position.error());
+  if (!position) own = tl::unexpected(position.error());
+  if (position && !is_imported(manifest->state)) own = check_facts(manifest->state.values, facts, resumed.checkpoint);
   agreed = agree(rank.world, own);
   if (!agreed) return tl::unexpected(agreed.error());
   if (resumed.refused = *agreed; resumed.refused) return {};
@@ -171,7 +174,7 @@ template <typename T>
 std::vector<bool> shards_needed(Rank<T>& rank, const store::Manifest& manifest) {
   std::vector<store::WantedRegion> wanted;
   std::vector<Sum<T>> unused;  // nothing is loaded yet
-  want_owned(rank, wanted);
+  want_owned(rank, manifest, wanted);
   for (const std::vector<Piece>& chunk : rank.pieces.chunks) {
     for (const Piece& piece : chunk) want_parameters(rank, piece, unused, wanted);
   }
@@ -215,7 +218,7 @@ std::vector<store::HeldRegion> regions_held(Rank<T>& rank) {
 template <typename T>
 Result<void> load(Rank<T>& rank, store::Files& files, const std::string& folder, const store::Manifest& manifest) {
   std::vector<store::WantedRegion> wanted;
-  want_owned(rank, wanted);
+  want_owned(rank, manifest, wanted);
   if constexpr (kHasMaster<T>) {
     if (Result<void> loaded = load_rounded(rank, files, folder, manifest); !loaded) return loaded;
   } else {

@@ -79,8 +79,13 @@ store::TrainingState state_of(const Position& position, const data::Samples& sam
   return state;
 }
 
+bool is_imported(const store::TrainingState& state) {
+  return state.step == 0 && state.samples == 0 && state.values.empty();
+}
+
 Result<Position> position_in(const store::TrainingState& state, const std::string& checkpoint) {
   Position position;
+  if (is_imported(state)) return position;
   const std::string batch = text_in(state.values, "training.global_batch");
   std::int64_t samples = 0;
   std::from_chars(batch.data(), batch.data() + batch.size(), samples);
@@ -88,7 +93,7 @@ Result<Position> position_in(const store::TrainingState& state, const std::strin
   if (!possible || state.samples != state.step * samples) {
     return input_error(fmt::format("{}: step {} with {} samples of batches of \"{}\" is no position of a run",
                                    checkpoint, state.step, state.samples, batch),
-                       "was it saved by `twinpod train`?");
+                       "was it saved by `twinpod train`, or made by `twinpod checkpoint import`?");
   }
   position.step = static_cast<int>(state.step);
   position.elapsed_s = std::strtod(text_in(state.values, "elapsed_s").c_str(), nullptr);

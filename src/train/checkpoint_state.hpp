@@ -24,6 +24,10 @@ Values facts_of(const spec::Job& job, const data::Samples& samples);
 // Refused with all that differs. `checkpoint` is for messages.
 Result<void> check_facts(const Values& stored, const Values& facts, const std::string& checkpoint);
 
+// Weights that nobody trained here (`twinpod checkpoint import`): any job whose tensors they are may begin with them, with
+// a new optimizer.
+bool is_imported(const store::TrainingState& state);
+
 // How far a run is.
 struct Position {
   int step = 0;                // steps that are done
@@ -32,7 +36,7 @@ struct Position {
   std::vector<double> losses;  // of the last steps
 };
 
-// A position as a state of a checkpoint, beside values of the run; and back.
+// A position as a state of a checkpoint, beside values of the run; and back. Of imported weights: the start.
 store::TrainingState state_of(const Position& position, const data::Samples& samples, const Values& values);
 Result<Position> position_in(const store::TrainingState& state, const std::string& checkpoint);
 
