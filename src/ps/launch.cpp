@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "comm/shared.hpp"
+#include "kernel/processor.hpp"
 
 namespace twinpod::ps {
 namespace {
@@ -84,6 +85,7 @@ void note(Account& account, const Client& client) {
 }
 
 [[noreturn]] void be_server(const Launcher& launcher, NodeId id) {
+  kernel::flush_denormals();  // as those do who run the optimizer themselves
   const Link link = shared_link(launcher.segment, id);
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
   server.memory = link.memory;

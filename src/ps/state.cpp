@@ -108,7 +108,8 @@ void apply_clock(const Settings& settings, std::span<const Contribution> parts, 
     }
     sum = total;
   }
-  step(settings, sum, settings.mean ? 1.0 / static_cast<double>(parts.size()) : 1.0, parts.front().rate, state);
+  const double scale = settings.mean ? settings.divided_by / static_cast<double>(parts.size()) : 1.0;
+  step(settings, sum, scale, parts.front().rate, state);
   state.applied += parts.size();
 }
 

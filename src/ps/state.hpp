@@ -40,6 +40,7 @@ struct Settings {
   int staleness = 0;       // ssp: clocks
   int backup_workers = 0;  // sync: how many pushes of a clock need not be waited for; they are dropped when they come
   bool mean = true;        // sync: the mean of the workers' pushes, else their sum
+  int divided_by = 1;      // what pushes are divided by already: a mean of that many is their sum, to the last bit
   Optimizer optimizer = Optimizer::sgd;
   kernel::Sgd sgd = {};
   kernel::AdamW adamw = {};
