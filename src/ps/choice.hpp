@@ -49,6 +49,7 @@ struct ServedReport {
   std::uint64_t pulled_bytes = 0;
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_lost = 0;     // acknowledged and not in the values: must be 0
+  std::uint64_t updates_twice = 0;    // in the values more often than they were pushed: must be 0
   std::uint64_t updates_dropped = 0;  // by backup workers, on purpose
   int failovers = 0;
   int deaths = 0;

@@ -73,7 +73,9 @@ struct ShardState {
   std::int64_t steps = 0;                  // of the optimizer
   std::uint64_t applied = 0;               // pushes that are in the values, and those that
   std::uint64_t dropped = 0;               // came too late
+  std::uint64_t clocks = 0;                // entries that said only that nothing comes up to a clock
   std::vector<Progress> workers = {};      // in rising order
+  std::vector<Progress> left = {};         // those that went, as they were then
   std::vector<Contribution> waiting = {};  // sync: of clocks that are not complete
   // Shared with answers that are on their way; never changed while they are.
   std::shared_ptr<Values> values = {};

@@ -238,20 +238,27 @@ void add_steps(const Chronicle& chronicle, ps::ServedReport& report) {
 }
 
 void add_accounts(const ps::LaunchReport& launched, ps::ServedReport& report) {
-  report.updates_applied = launched.updates_applied;
-  report.updates_dropped = launched.updates_dropped;
+  report.updates_applied = launched.updates.applied;
+  report.updates_dropped = launched.updates.dropped;
+  report.updates_lost = launched.updates.lost;
+  report.updates_twice = launched.updates.twice;
   report.failovers = launched.failovers;
   report.deaths = launched.deaths;
   for (const auto& [id, account] : launched.accounts) {
     report.pushed_bytes += account.pushed_bytes;
     report.pulled_bytes += account.pulled_bytes;
+    report.staleness_max = std::max(report.staleness_max, account.staleness_max);
     for (std::size_t k = 0; k < account.staleness.size(); ++k) {
       if (account.staleness[k] == 0) continue;
       if (report.staleness_histogram.size() <= k) report.staleness_histogram.resize(k + 1);
       report.staleness_histogram[k] += account.staleness[k];
     }
   }
-  report.staleness_max = std::max<std::int64_t>(0, static_cast<std::int64_t>(report.staleness_histogram.size()) - 1);
+  for (const ps::NodeId id : launched.servers) {
+    const ps::ServerCounters& server = launched.accounts.at(id).server;
+    report.server_busy_s.push_back(server.busy_s);
+    report.server_queue_s.push_back(server.messages > 0 ? server.queued_s / static_cast<double>(server.messages) : 0);
+  }
 }
 
 // ---- evaluation ----
