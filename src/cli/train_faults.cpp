@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
-#include <set>
 
 #include "core/rng.hpp"
 
@@ -53,15 +52,14 @@ struct Killer {
   int steps = 0;
   Rng rng = Rng(1);
   int killed = 0;  // at random
-  std::set<ps::NodeId> seen = {};
 };
 
-// At even distances over the run, not before the first step is done: until then there is nothing that a copy could
-// hold. The next waits until all that are alive were there before: a copy that is still being made is none.
+// At even distances over the run; each waits until all copies are whole again, for one that is being made is none.
 void kill_random(Killer& killer, const std::vector<ps::Process>& alive, std::int64_t steps) {
   if (killer.killed == killer.faults.random || alive.empty()) return;
   const double due = static_cast<double>(killer.steps) * (killer.killed + 1) / (killer.faults.random + 1);
-  if (static_cast<double>(steps) < std::max(1.0, due)) return;
+  const bool whole = std::all_of(alive.begin(), alive.end(), [](const ps::Process& one) { return one.ready; });
+  if (static_cast<double>(steps) < std::max(1.0, due) || !whole) return;
   kill(alive[killer.rng.below(alive.size())].pid, SIGKILL);
   ++killer.killed;
 }
