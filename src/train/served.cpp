@@ -10,6 +10,7 @@
 #include "comm/wait.hpp"
 #include "core/half.hpp"
 #include "kernel/processor.hpp"
+#include "kernel/product.hpp"
 #include "train/rate.hpp"
 
 namespace twinpod::train {
@@ -264,6 +265,7 @@ Result<void> work(Seat<T>& seat) {
 template <typename T>
 Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
   kernel::flush_denormals();
+  kernel::set_threads(1);
   Rank<T> rank(team.run.job, team.run.program, world);
   const auto seed = static_cast<std::uint64_t>(team.run.job.training.recipe.seed);
   if (Result<void> ready = set_up(rank, seed); !ready) return tl::unexpected(ready.error());
