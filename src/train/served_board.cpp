@@ -67,6 +67,7 @@ Result<std::unique_ptr<Board>> make_board(const BoardSize& size) {
   }
   auto* const bytes = static_cast<std::byte*>(memory);
   board->num_posted = new (bytes) std::atomic<std::int64_t>(0);
+  board->num_claimed = new (bytes + 32) std::atomic<std::int64_t>(0);
   board->peak_bytes = new (bytes + 64) std::atomic<std::int64_t>(0);
   // Zero bytes, as the kernel gives them, are marks and steps that are not there.
   board->marks = reinterpret_cast<Mark*>(bytes + kHead);

@@ -53,7 +53,8 @@ struct Board {
   std::FILE* file = nullptr;
   // In the memory:
   std::atomic<std::int64_t>* num_posted = nullptr;
-  std::atomic<std::int64_t>* peak_bytes = nullptr;  // of a worker's rank
+  std::atomic<std::int64_t>* num_claimed = nullptr;  // parts of the work
+  std::atomic<std::int64_t>* peak_bytes = nullptr;   // of a worker's rank
   Mark* marks = nullptr;
   Posted* posted = nullptr;
 };

@@ -104,12 +104,11 @@ std::int64_t steps_in(const Setting& stage, std::int64_t clock) {
 }
 
 // Every so many steps one of the workers sets the values aside that it has just got, and all do it at the end.
-void keep_for_evaluation(const Setting& stage, const ps::Client& client, const std::vector<ps::Arrival>& values) {
+void keep_for_evaluation(const Setting& stage, const ps::Client& client, const std::vector<ps::Arrival>& values,
+                         bool ended) {
   if (stage.samples.num_evaluation == 0) return;
   const std::int64_t clock = client.worker.clock;
-  if (clock * stage.choice.local_steps >= stage.settings.steps) {
-    return set_aside(*stage.board, stage.last_mark, clock, values);
-  }
+  if (ended) return set_aside(*stage.board, stage.last_mark, clock, values);
   const int every = stage.job.training.recipe.evaluate_every;
   if (every == 0) return;
   const std::int64_t mark = steps_in(stage, clock) / every;
@@ -117,9 +116,10 @@ void keep_for_evaluation(const Setting& stage, const ps::Client& client, const s
 }
 
 template <typename T>
-Result<void> read_share(const Setting& stage, Rank<T>& rank, int worker, std::int64_t step) {
+Result<void> read_share(const Setting& stage, Rank<T>& rank, int part, std::int64_t step) {
   thread_local data::Batch batch;
-  const std::int64_t place = std::int64_t{worker} * stage.choice.group + rank.dp_rank;
+  const std::int64_t place = std::int64_t{part} * stage.choice.group + rank.dp_rank;
+  rank.copy = static_cast<int>(place);
   if (Result<void> read = data::read_batch(stage.samples, step, place, batch); !read) return read;
   std::copy(batch.tokens.begin(), batch.tokens.end(), rank.tokens.begin());
   std::copy(batch.labels.begin(), batch.labels.end(), rank.labels.begin());
@@ -130,10 +130,13 @@ template <typename T>
 Result<std::string> be_worker(const Setting& stage, ps::Client& client) {
   kernel::tune_gemm(!stage.settings.deterministic);
   ServedRun<T> run{stage.worker_job, stage.program, stage.tensors, stage.choice, stage.settings.steps};
-  run.read = [&](Rank<T>& rank, int worker, std::int64_t step) { return read_share(stage, rank, worker, step); };
+  run.read = [&](Rank<T>& rank, int part, std::int64_t step) { return read_share(stage, rank, part, step); };
+  if (stage.choice.settings.mode == ps::Mode::async) {
+    run.claim = [&] { return stage.board->num_claimed->fetch_add(1); };
+  }
   run.note = [&](const ServedStep& step) { post(*stage.board, step); };
-  run.pulled = [&](const ps::Client& one, const std::vector<ps::Arrival>& values) {
-    keep_for_evaluation(stage, one, values);
+  run.pulled = [&](const ps::Client& one, const std::vector<ps::Arrival>& values, bool ended) {
+    keep_for_evaluation(stage, one, values, ended);
   };
   run.ended = [&](const Rank<T>& rank) {
     note_peak(*stage.board, static_cast<std::int64_t>(rank.memory.peak_bytes()));
@@ -208,7 +211,7 @@ void take_note(Chronicle& chronicle) {
       if (chronicle.notes.empty()) chronicle.last_end_ns = step.begin_ns;
     }
     chronicle.all.push_back(step);
-    chronicle.by_step[step.step][step.worker] = step;
+    chronicle.by_step[step.step][step.part] = step;
     std::int64_t& reached = chronicle.reached[static_cast<std::size_t>(step.worker)];
     reached = std::max(reached, step.step);
   }
@@ -222,7 +225,7 @@ void add_steps(const Chronicle& chronicle, ps::ServedReport& report) {
   for (const ServedStep& step : chronicle.all) {
     const auto since = [&](std::int64_t ns) { return static_cast<double>(ns - chronicle.begin_ns) * 1e-9; };
     report.steps.push_back({.worker = step.worker,
-                            .clock = step.step,
+                            .clock = step.clock,
                             .begin_s = since(step.begin_ns),
                             .end_s = since(step.end_ns),
                             .waited_s = step.waited_s,
