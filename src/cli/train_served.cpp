@@ -60,6 +60,9 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   settings.deterministic = request.deterministic;
   settings.timeout_s = request.options.timeout_s;
   settings.replacements = kReplacements + request.faults.count();
+  settings.hosts = request.hosts;
+  settings.host = request.host;
+  settings.port = request.port;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
   settings.watch = killer(request.faults, settings.steps);
   const Result<train::ServedResult> run = train::run_served(plan.job, plan.samples, choice, settings);
@@ -69,7 +72,11 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
     const Result<void> wrote = write_file(request.trace, report::served_trace(run->report));
     if (!wrote) return tl::unexpected(wrote.error());
   }
-  const report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  if (!request.hosts.empty()) {
+    view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
+                                     request.host, request.hosts.size()));
+  }
   return request.json ? report::served_json(view) : report::served_text(view);
 }
 

@@ -36,6 +36,12 @@ struct Setting {
   std::unique_ptr<Board> board;
   std::int64_t last_mark = 0;  // of the values at the end
 
+  // Workers on this host.
+  bool is_here(int worker) const { return worker % ps::num_hosts(options) == settings.host; }
+  int workers_here() const {
+    const int hosts = ps::num_hosts(options);
+    return (choice.workers - settings.host + hosts - 1) / hosts;
+  }
   double samples_of_step() const { return job.training.global_batch / choice.workers; }
   double tokens_of_step() const { return samples_of_step() * job.training.sequence; }
 };
@@ -76,6 +82,9 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   ps::LaunchOptions options = served_options(one, tensors, choice);
   options.replacements = settings.replacements;
   options.client.timeout_s = settings.timeout_s;
+  options.hosts = settings.hosts;
+  options.host = settings.host;
+  options.port = settings.port;
   const int every = job.training.recipe.evaluate_every;
   const std::int64_t last_mark = every > 0 ? settings.steps / every + 1 : 0;
   // Workers that come for dead ones may do some steps again.
@@ -100,13 +109,13 @@ std::int64_t steps_in(const Setting& stage, std::int64_t clock) {
   if (stage.choice.settings.mode == ps::Mode::sync) {
     return std::min<std::int64_t>(clock * stage.choice.local_steps, stage.settings.steps);
   }
-  return stage.board->num_posted->load() / stage.choice.workers;
+  return stage.board->num_posted->load() / std::max(1, stage.workers_here());
 }
 
 // Every so many steps one of the workers sets the values aside that it has just got, and all do it at the end.
 void keep_for_evaluation(const Setting& stage, const ps::Client& client, const std::vector<ps::Arrival>& values,
                          bool ended) {
-  if (stage.samples.num_evaluation == 0) return;
+  if (stage.samples.num_evaluation == 0 || stage.settings.host != 0) return;
   const std::int64_t clock = client.worker.clock;
   if (ended) return set_aside(*stage.board, stage.last_mark, clock, values);
   const int every = stage.job.training.recipe.evaluate_every;
@@ -131,7 +140,7 @@ Result<std::string> be_worker(const Setting& stage, ps::Client& client) {
   kernel::tune_gemm(!stage.settings.deterministic);
   ServedRun<T> run{stage.worker_job, stage.program, stage.tensors, stage.choice, stage.settings.steps};
   run.read = [&](Rank<T>& rank, int part, std::int64_t step) { return read_share(stage, rank, part, step); };
-  if (stage.choice.settings.mode == ps::Mode::async) {
+  if (stage.choice.settings.mode == ps::Mode::async && stage.settings.hosts.empty()) {
     run.claim = [&] { return stage.board->num_claimed->fetch_add(1); };
   }
   run.note = [&](const ServedStep& step) { post(*stage.board, step); };
@@ -182,7 +191,7 @@ StepNote note_of(Chronicle& chronicle, std::int64_t step, const std::map<int, Se
   note.gradient_norm = norms / static_cast<double>(parts.size());
   note.seconds = static_cast<double>(end_ns - chronicle.last_end_ns) * 1e-9;
   note.elapsed_s = static_cast<double>(end_ns - chronicle.begin_ns) * 1e-9;
-  if (note.seconds > 0) note.scale_factor = std::min(1.0, computed_s / (stage.choice.workers * note.seconds));
+  if (note.seconds > 0) note.scale_factor = std::min(1.0, computed_s / (stage.workers_here() * note.seconds));
   chronicle.last_end_ns = end_ns;
   return note;
 }
@@ -198,7 +207,11 @@ void tell(Chronicle& chronicle, std::int64_t up_to) {
 }
 
 std::int64_t done_by_all(const Chronicle& chronicle) {
-  return *std::min_element(chronicle.reached.begin(), chronicle.reached.end());
+  std::int64_t done = chronicle.stage.settings.steps;
+  for (std::size_t worker = 0; worker < chronicle.reached.size(); ++worker) {
+    if (chronicle.stage.is_here(static_cast<int>(worker))) done = std::min(done, chronicle.reached[worker]);
+  }
+  return done;
 }
 
 void take_note(Chronicle& chronicle) {
@@ -327,7 +340,7 @@ double samples_at(const Setting& stage, const Chronicle& chronicle, const Mark& 
 
 template <typename T>
 Result<void> evaluate_all(const Setting& stage, const Chronicle& chronicle, ServedResult& result) {
-  if (stage.samples.num_evaluation == 0) return {};
+  if (stage.samples.num_evaluation == 0 || stage.settings.host != 0) return {};
   const Result<program::Program> program = program::generate(stage.job);
   if (!program) return tl::unexpected(program.error());
   const int ranks = stage.choice.workers * stage.choice.group;

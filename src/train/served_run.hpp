@@ -41,6 +41,11 @@ struct ServedSettings {
   int replacements = 16;                           // processes that may be started in place of dead ones
   double timeout_s = 60;                           // how long one waits for another
   std::function<void(const StepNote&)> note = {};  // behind each step that all workers have done
+  // Over several hosts (ps/launch.hpp) each has a result of its own: of the workers and servers that are there, and
+  // only the first one's is evaluated.
+  std::vector<std::string> hosts = {};
+  int host = 0;
+  int port = 7700;
   ServedWatch watch = {};
 };
 
