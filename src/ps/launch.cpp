@@ -265,20 +265,21 @@ void give_up_host(Launcher& launcher, NodeId host, Outbox& out) {
 }
 
 void look_for_silence(Launcher& launcher, Outbox& out) {
-  const auto patience_ns = static_cast<std::int64_t>(launcher.options.client.timeout_s * 1e9);
+  const double patience_s = launcher.options.client.timeout_s / 3;
+  const auto patience_ns = static_cast<std::int64_t>(patience_s * 1e9);
   for (const auto& [id, last_ns] : launcher.heard_ns) {
     if (comm::now_ns() - last_ns < patience_ns || launcher.through.contains(id)) continue;
     if (launcher.options.host == 0) {
       give_up_host(launcher, id, out);
       continue;
     }
-    launcher.failure = Error{ErrorKind::infeasible,
-                             fmt::format("the launcher of host 0, {}, said nothing for {} s", launcher.options.hosts[0],
-                                         launcher.options.client.timeout_s),
-                             "a longer --timeout, if it is only slow",
-                             "",
-                             0,
-                             0};
+    launcher.failure =
+        Error{ErrorKind::infeasible,
+              fmt::format("the launcher of host 0, {}, said nothing for {:g} s", launcher.options.hosts[0], patience_s),
+              "a longer --timeout, if it is only slow",
+              "",
+              0,
+              0};
   }
 }
 

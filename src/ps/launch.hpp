@@ -13,8 +13,8 @@
 //
 // Over several hosts each runs its own launcher with the same options but for `host`: the first is the controller, and
 // all processes talk over ZeroMQ. Server and worker number i are on host i modulo the hosts. A launcher sees its own
-// processes die, and tells the controller; a host whose launcher is silent for client.timeout_s is taken for dead, with
-// all on it. Each launcher reports on its own processes.
+// processes die, and tells the controller; a host whose launcher is silent for a third of client.timeout_s is taken for
+// dead, with all on it: before those that wait for it give up. Each launcher reports on its own processes.
 #pragma once
 
 #include <sys/types.h>

@@ -285,7 +285,10 @@ Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
   rank.copies = team.run.choice.workers * team.run.choice.group;
   rank.copy = team.client.place * team.run.choice.group + rank.dp_rank;
   Seat<T> seat{team, rank};
-  if (Result<void> done = work(seat); !done) return tl::unexpected(done.error());
+  if (Result<void> done = work(seat); !done) {
+    if (seat.leads() && !team.failure) team.failure = done.error();
+    return tl::unexpected(done.error());
+  }
   if (team.run.ended) team.run.ended(rank);
   return std::string();
 }
@@ -330,8 +333,10 @@ ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tens
 template <typename T>
 Result<std::string> train_served(const ServedRun<T>& run, ps::Client& client) {
   Team<T> team{run, client};
-  return comm::run_threads(run.choice.group, {.timeout_s = client.options.timeout_s},
-                           [&](comm::Communicator& world) { return work_on(team, world); });
+  Result<std::string> done = comm::run_threads(run.choice.group, {.timeout_s = client.options.timeout_s},
+                                               [&](comm::Communicator& world) { return work_on(team, world); });
+  if (!done && team.failure) return tl::unexpected(*team.failure);  // in its own words
+  return done;
 }
 
 template Result<std::string> train_served(const ServedRun<float>&, ps::Client&);
