@@ -89,12 +89,12 @@ void note_peak(Board& board, std::int64_t bytes) {
   }
 }
 
-std::vector<ServedStep> steps_from(const Board& board, std::int64_t first) {
+std::vector<ServedStep> steps_from(const Board& board, std::int64_t first, bool ended) {
   std::vector<ServedStep> steps;
   const std::int64_t end = std::min(board.num_posted->load(), board.size.steps);
   for (std::int64_t i = first; i < end; ++i) {
-    // One whose worker died while it wrote is never ready: it counts as a step of nobody.
     const bool ready = board.posted[i].ready.load(std::memory_order_acquire) != 0;
+    if (!ready && !ended) break;
     steps.push_back(ready ? board.posted[i].step : ServedStep{.worker = -1});
   }
   return steps;

@@ -64,8 +64,9 @@ Result<std::unique_ptr<Board>> make_board(const BoardSize& size);
 void post(Board& board, const ServedStep& step);
 void note_peak(Board& board, std::int64_t bytes);
 
-// Steps from `first` on that are there.
-std::vector<ServedStep> steps_from(const Board& board, std::int64_t first);
+// Steps from `first` on that are there, up to one that is still being written. At the end, when all writers are gone,
+// such a one is a step of nobody (worker -1), and the rest is given too.
+std::vector<ServedStep> steps_from(const Board& board, std::int64_t first, bool ended);
 
 // False: somebody else has it, or there is none.
 bool take_mark(Board& board, std::int64_t mark);

@@ -214,8 +214,8 @@ std::int64_t done_by_all(const Chronicle& chronicle) {
   return done;
 }
 
-void take_note(Chronicle& chronicle) {
-  for (const ServedStep& step : steps_from(*chronicle.stage.board, chronicle.seen)) {
+void take_note(Chronicle& chronicle, bool ended) {
+  for (const ServedStep& step : steps_from(*chronicle.stage.board, chronicle.seen, ended)) {
     ++chronicle.seen;
     if (step.worker < 0) continue;
     if (chronicle.all.empty()) chronicle.begin_ns = chronicle.last_end_ns = step.begin_ns;
@@ -399,11 +399,11 @@ Result<ServedResult> run_with(const spec::Job& job, const data::Samples& samples
   const Result<ps::LaunchReport> launched = ps::launch(
       stage->options, [&](ps::Client& client) { return be_worker<T>(*stage, client); },
       [&](const std::vector<ps::Process>& alive) {
-        take_note(chronicle);
+        take_note(chronicle, false);
         if (settings.watch) settings.watch(alive, done_by_all(chronicle) + 1);
       });
   if (!launched) return tl::unexpected(launched.error());
-  take_note(chronicle);
+  take_note(chronicle, true);
   tell(chronicle, settings.steps);  // those that backup workers left out
   ServedResult result;
   add_steps(chronicle, result.report);
