@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "cli/train_teller.hpp"
@@ -12,10 +13,12 @@
 namespace twinpod::cli {
 namespace {
 
-// Of a rank, while all of them compute.
+// Of a rank, while all that are on this host compute.
 Result<double> measure_peak(const TrainRequest& request, const TrainPlan& plan) {
-  const Result<std::string> text =
-      comm::run_processes(request.ranks, request.options, [&](comm::Communicator& world) -> Result<std::string> {
+  const int hosts = std::max(1, static_cast<int>(request.hosts.size()));
+  const int workers = (request.served->workers - request.host + hosts - 1) / hosts;
+  const Result<std::string> text = comm::run_processes(
+      workers * request.served->group, request.options, [&](comm::Communicator& world) -> Result<std::string> {
         const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
         if (!peak) return tl::unexpected(peak.error());
         return fmt::format("{}", *peak);
