@@ -66,7 +66,7 @@ Result<std::string> run_train(const Arguments& arguments) {
 }  // namespace
 
 const Command kTrain = {"train",
-                        "MODEL|JOB.yaml|config.json [--ranks N | --servers N --workers N] [--resume DIR] [flags]",
+                        "MODEL|JOB.yaml|config.json [--ranks N] [--resume DIR] [flags]",
                         "trains for real, on this machine or over MPI; prediction beside measurement",
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --tp 2\n"
                         "twinpod train examples/tiny-gpt.yaml --ranks 4 --dp 2 --pp 2 --zero 1 --schedule 1f1b\n"
