@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
+#include "cli/served_flags.hpp"
 #include "core/half.hpp"
 #include "core/parallel.hpp"
 #include "core/units.hpp"
@@ -71,6 +73,84 @@ Result<int> ranks_of(const Arguments& arguments, const std::optional<SavedJob>& 
   if (!job) return tl::unexpected(job.error());
   const int copies = job->layout.dp > 0 ? job->layout.dp : std::max(1, saved->count("layout.dp"));
   return copies * job->layout.tp * job->layout.pp;
+}
+
+// Addresses with commas between them.
+Result<void> read_hosts(const Arguments& arguments, TrainRequest& request) {
+  constexpr int kPort = 7700;
+  std::istringstream list(arguments.value_or("hosts", ""));
+  for (std::string host; std::getline(list, host, ',');) request.hosts.push_back(host);
+  for (const std::string_view flag : {"host", "port"}) {
+    if (request.hosts.empty() && arguments.has(flag)) {
+      return input_error(fmt::format("--{} without --hosts", flag), "--hosts 10.0.0.1,10.0.0.2 --host 1");
+    }
+  }
+  const Result<int> host = whole_number(arguments, "host", 0, 0);
+  if (!host) return tl::unexpected(host.error());
+  const Result<int> port = whole_number(arguments, "port", 1024, kPort);
+  if (!port) return tl::unexpected(port.error());
+  request.host = *host;
+  request.port = *port;
+  if (request.hosts.empty()) return {};
+  const int hosts = static_cast<int>(request.hosts.size());
+  if (*host >= hosts) {
+    return input_error(fmt::format("--host {} of {} --hosts", *host, hosts), fmt::format("0 to {}", hosts - 1));
+  }
+  if (request.served->workers < hosts) {
+    return input_error(fmt::format("{} --workers on {} --hosts", request.served->workers, hosts),
+                       fmt::format("--workers {} or more: one on each host", hosts));
+  }
+  if (*port > 65000) return input_error(fmt::format("--port {}", *port), "up to 65000: each process has the next one");
+  return {};
+}
+
+// With a parameter server, and nothing beside that it does not go with.
+Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
+  const bool faults = arguments.has("fault");
+  if (!wants_servers(arguments)) {
+    for (const std::string_view flag : {"hosts", "host", "port"}) {
+      if (arguments.has(flag))
+        return input_error(fmt::format("--{} without --servers", flag), "--servers 2 --workers 4, or mpirun");
+    }
+    if (faults)
+      return input_error("--fault rehearses the death of servers and workers", "--servers 3 --copies 2 --fault ...");
+    return {};
+  }
+  for (const std::string_view flag :
+       {"ranks", "threads", "store", "checkpoint-every", "keep", "resume", "timeline", "trace-step"}) {
+    if (!arguments.has(flag)) continue;
+    const bool saves = flag == "store" || flag == "checkpoint-every" || flag == "keep" || flag == "resume";
+    return input_error(fmt::format("--{} does not go with --servers", flag),
+                       saves ? "without it: --copies 2 keeps a second copy of all parameters on other servers"
+                       : flag == "ranks" ? "--workers N, and --group N for ranks of a worker"
+                                         : "--trace FILE has the steps of all workers");
+  }
+  if (comm::started_by_mpi()) {
+    return input_error("--servers under mpirun or srun: MPI ends with its first rank, servers do not",
+                       "twinpod train --servers, without mpirun");
+  }
+  const Result<ps::Choice> choice = served_choice(arguments);
+  if (!choice) return tl::unexpected(choice.error());
+  const Result<Faults> parsed = parse_faults(arguments.value_or("fault", ""), *choice);
+  if (!parsed) return tl::unexpected(parsed.error());
+  request.served = *choice;
+  request.faults = *parsed;
+  return read_hosts(arguments, request);
+}
+
+// What a worker's rank cannot be.
+Result<void> check_served(const spec::Job& job) {
+  const spec::Layout& l = job.layout;
+  if (l.tp > 1 || l.pp > 1 || l.zero > 0) {
+    return input_error(
+        fmt::format("--servers with tp {}, pp {}, zero {}: a worker's rank holds the whole model", l.tp, l.pp, l.zero),
+        "tp 1, pp 1, zero 0; servers share the optimizer's state between them");
+  }
+  if (!job.checkpoint.store.empty()) {
+    return input_error("--servers with a job that saves checkpoints",
+                       "--copies 2, and the job without checkpoint.store");
+  }
+  return {};
 }
 
 // What the checkpoint decides unless somebody says otherwise.
@@ -163,7 +243,9 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   TrainRequest request;
   const Result<std::optional<SavedJob>> saved = saved_job(arguments);
   if (!saved) return tl::unexpected(saved.error());
-  const Result<int> ranks = ranks_of(arguments, *saved);
+  if (Result<void> served = read_served(arguments, request); !served) return tl::unexpected(served.error());
+  const Result<int> ranks =
+      request.served ? Result<int>(request.served->workers * request.served->group) : ranks_of(arguments, *saved);
   if (!ranks) return tl::unexpected(ranks.error());
   request.ranks = *ranks;
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
@@ -172,6 +254,9 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   const Result<spec::Request> wanted = wanted_job(arguments, *saved, *ranks);
   Result<spec::Job> job = job_of(arguments, *saved, wanted);
   if (!job) return tl::unexpected(job.error());
+  if (request.served) {
+    if (Result<void> fits = check_served(*job); !fits) return tl::unexpected(fits.error());
+  }
   Result<TrainStore> store = train_store(*job, *saved);
   if (!store) return tl::unexpected(store.error());
   Result<spec::Node> document = spec::job_document(*wanted);

@@ -10,10 +10,16 @@
 //
 // A process that dies is noticed at once (the launcher is its parent), taken out of the view, and replaced by a new one
 // under a new number. When all workers are through, the servers are ended.
+//
+// Over several hosts each runs its own launcher with the same options but for `host`: the first is the controller, and
+// all processes talk over ZeroMQ. Server and worker number i are on host i modulo the hosts. A launcher sees its own
+// processes die, and tells the controller; a host whose launcher is silent for a third of client.timeout_s is taken for
+// dead, with all on it: before those that wait for it give up. Each launcher reports on its own processes.
 #pragma once
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -21,6 +27,7 @@
 
 #include "ps/client.hpp"
 #include "ps/controller.hpp"
+#include "ps/ledger.hpp"
 
 namespace twinpod::ps {
 
@@ -31,26 +38,33 @@ struct LaunchOptions {
   Settings settings = {};
   std::vector<Shard> shards = {};
   ClientOptions client = {};
-  int replacements = 16;  // processes that may be started in place of dead ones
-  bool pins = false;      // each process to cores of its own, in turn
+  int replacements = 16;                // processes that may be started in place of dead ones
+  bool pins = false;                    // each process to cores of its own, in turn
+  std::vector<std::string> hosts = {};  // their addresses, the controller's first; none: all on this one
+  int host = 0;                         // which of them this is
+  int port = 7700;                      // process n listens on port + n
 };
+
+inline int num_hosts(const LaunchOptions& options) { return std::max(1, static_cast<int>(options.hosts.size())); }
 
 struct Process {
   NodeId id = kNobody;
   Role role = Role::server;
   pid_t pid = 0;
-  int place = 0;  // among servers or workers
+  int place = 0;       // among servers or workers
+  bool ready = false;  // in the view; a server: with a copy of all that it is to hold
 };
 
 // What each process leaves in shared memory, whatever becomes of it.
 struct Account {
+  Role role = Role::server;
+  int place = 0;
   ServerCounters server = {};
-  std::uint64_t updates_applied = 0;  // on the shards of which it is the head
-  std::uint64_t updates_dropped = 0;
   std::uint64_t pushed_bytes = 0;  // by a worker
   std::uint64_t pulled_bytes = 0;
   double waited_s = 0;
   std::array<std::uint64_t, 64> staleness = {};  // the last counts all that is more
+  std::int64_t staleness_max = 0;
 };
 
 struct LaunchReport {
@@ -58,8 +72,8 @@ struct LaunchReport {
   std::map<NodeId, Account> accounts = {};     // of all processes
   int deaths = 0;
   int failovers = 0;
-  std::uint64_t updates_applied = 0;  // on all shards, by the heads of the last view
-  std::uint64_t updates_dropped = 0;
+  Balance updates = {};              // on all shards
+  std::vector<NodeId> servers = {};  // that were there at the end
 };
 
 using WorkerBody = std::function<Result<std::string>(Client&)>;
