@@ -88,9 +88,10 @@ void copy_in(Channel& channel, std::uint32_t at, const std::byte* from, std::siz
   if (bytes > until_end) std::memcpy(channel.ring.data(), from + until_end, bytes - until_end);
 }
 
-// A block of a message of `total` bytes: long messages go past the caches, though their blocks would fit.
-void copy_block(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t total) {
-  if (total >= kStreamedMessage && to != from) return copy_streaming(to, from, bytes);
+// A block of a message: long messages go past the caches, though their blocks would fit.
+void copy_block(const Message& message, std::byte* to, const std::byte* from, std::size_t bytes) {
+  const bool streams = message.streams || message.bytes >= kStreamedMessage;
+  if (streams && to != from) return copy_streaming(to, from, bytes);
   copy_bytes(to, from, bytes);
 }
 
@@ -171,7 +172,7 @@ void help(const Local& local, Pickup& pickup, const Message& message) {
   copy_blocks(pickup, message.bytes, [&](std::size_t first, std::size_t bytes) {
     const auto* const from = static_cast<const std::byte*>(message.data) + first;
     if (!shared) return write_remote(receiver, from, target + first, bytes);
-    copy_block(target + first, from, bytes, message.bytes);
+    copy_block(message, target + first, from, bytes);
     return true;
   });
 }
@@ -220,7 +221,7 @@ void take_pointer(Local& local, const void* address, bool remote, std::size_t to
     auto* const to = static_cast<std::byte*>(message.data) + first;
     const auto* const from = static_cast<const std::byte*>(address) + first;
     if (remote) return read_remote(sender, from, to, bytes);
-    copy_block(to, from, bytes, total);
+    copy_block(message, to, from, bytes);
     return true;
   };
   message.arrived = total;

@@ -76,7 +76,7 @@ int num_numbers(const LaunchOptions& options) {
 }
 
 Result<Link> link_of(const LaunchOptions& options, const comm::Segment& segment, NodeId id) {
-  if (options.hosts.empty()) return shared_link(segment, id);
+  if (options.hosts.empty()) return shared_link(segment, id, all_bytes(options.shards));
   std::vector<Address> addresses;
   for (NodeId node = 0; node < segment.ranks; ++node) {
     const std::string& host = options.hosts[static_cast<std::size_t>(node) % options.hosts.size()];

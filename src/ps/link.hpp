@@ -32,7 +32,8 @@ struct Link {
 // are copied once, from the sender's memory to the receiver's, where the kernel allows it.
 // The first bytes of a process's arena are left to the launcher.
 inline constexpr std::size_t kDeskBytes = std::size_t{1} << 18U;
-Link shared_link(const comm::Segment& segment, NodeId id);
+// `all_bytes`: of all values of the job. What the caches cannot hold goes past them.
+Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes = 0);
 
 // Between hosts. Each process listens on its own address and knows those of the others by their numbers:
 //     tcp://10.0.0.{id}:7000   or   tcp://127.0.0.1:{port}

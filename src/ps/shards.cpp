@@ -70,6 +70,12 @@ std::vector<Shard> shards_of(const ShardRequest& request) {
   return shards;
 }
 
+std::int64_t all_bytes(std::span<const Shard> shards) {
+  std::int64_t count = 0;
+  for (const Shard& shard : shards) count += shard.count;
+  return count * static_cast<std::int64_t>(sizeof(float));
+}
+
 std::int64_t even_size(std::span<const std::int64_t> counts, int servers) {
   const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   // Shards of a quarter of a share: the fullest server has a quarter more than its share at most.

@@ -35,6 +35,9 @@ struct ShardRequest {
 // Shards of a tensor differ by one element at most. Empty tensors have none.
 std::vector<Shard> shards_of(const ShardRequest& request);
 
+// Of the values of all of them.
+std::int64_t all_bytes(std::span<const Shard> shards);
+
 // The largest shard size with which each server gets its share, in elements: small tensors stay whole.
 std::int64_t even_size(std::span<const std::int64_t> counts, int servers);
 

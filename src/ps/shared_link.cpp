@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kFrameBytes = 1024;
 constexpr int kHeadTag = 0;
 constexpr int kBodyTag = 1;
+constexpr std::int64_t kStreamedValues = std::int64_t{12}
+                                         << 20;  // of a job: with gradients and copies more than a cache
 
 // A message on its way out.
 struct Frame {
@@ -46,7 +48,8 @@ struct SharedLink {
   std::vector<std::unique_ptr<Frame>> spare;
   std::deque<Message> inbox;
   std::shared_ptr<ArenaMemory> memory;
-  int idle = 0;  // looks in vain since something came
+  bool streams = false;  // bodies go past the caches
+  int idle = 0;          // looks in vain since something came
 };
 
 Peer* peer_of(SharedLink& link, NodeId id) {
@@ -67,6 +70,7 @@ void expect(SharedLink& link, NodeId from, std::unique_ptr<comm::Message>& slot,
   slot->tag = tag;
   slot->data = data;
   slot->bytes = bytes;
+  slot->streams = link.streams && tag == kBodyTag;
   link.transport.post(link.transport.state, *slot);
 }
 
@@ -122,6 +126,7 @@ void send(void* state, Message message) {
   link.transport.post(link.transport.state, frame->head);
   if (frame->has_body) {
     fill(frame->body, message.to, kBodyTag, message.payload.bytes.data(), bytes);
+    frame->body.streams = link.streams;
     frame->payload = std::move(message.payload);
     link.transport.post(link.transport.state, frame->body);
   }
@@ -223,9 +228,10 @@ void close_link(void* state) {
 
 }  // namespace
 
-Link shared_link(const comm::Segment& segment, NodeId id) {
+Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes) {
   auto link = std::make_unique<SharedLink>();
   link->id = id;
+  link->streams = all_bytes >= kStreamedValues;
   comm::state_of(segment, id).pid = getpid();
   comm::allow_reaching();
   link->memory =
