@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/units.hpp"
+
 namespace twinpod::cli {
 namespace {
 
@@ -21,6 +23,15 @@ Result<void> read_numbers(const Arguments& arguments, ps::Choice& choice) {
     if (!value) return tl::unexpected(value.error());
     *number.to = *value;
   }
+  return {};
+}
+
+Result<void> read_pace(const Arguments& arguments, ps::Choice& choice) {
+  const auto text = arguments.value("pace");
+  if (!text) return {};
+  const Result<double> seconds = parse_quantity(*text, Quantity::seconds);
+  if (!seconds || *seconds < 0) return input_error(fmt::format("--pace {}: expected a time", *text), "--pace 50ms");
+  choice.pace_s = *seconds;
   return {};
 }
 
@@ -65,6 +76,7 @@ Result<ps::Choice> served_choice(const Arguments& arguments) {
   const Result<ps::Straggler> straggler = ps::parse_straggler(arguments.value_or("straggler", "none"));
   if (!straggler) return tl::unexpected(straggler.error());
   choice.straggler = *straggler;
+  if (Result<void> pace = read_pace(arguments, choice); !pace) return tl::unexpected(pace.error());
   if (Result<void> fits = agree(choice); !fits) return tl::unexpected(fits.error());
   return choice;
 }

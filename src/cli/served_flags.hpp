@@ -18,6 +18,7 @@ inline constexpr auto kServedFlags = std::to_array<Flag>({
     {"local-steps", "N", "steps between two pushes (local SGD)", ""},
     {"compress", "HOW", "pushes in fp16, bf16, top-k:0.01, 1-bit or 2-bit", ""},
     {"straggler", "WHO", "slow workers: 0:2 (worker 0 twice as slow), any:3:0.1 (each, in one step of ten)", ""},
+    {"pace", "TIME", "the least that a worker's step takes: it sleeps the rest, so that few cores stand for many", ""},
 });
 
 // Any of them is given.

@@ -3,7 +3,9 @@
 
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
+#include "cli/served_flags.hpp"
 #include "cli/train_ranks.hpp"
+#include "cli/train_served.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -36,9 +38,11 @@ constexpr std::array kOwnFlags = {
     Flag{"trace", "FILE", "the same step for ui.perfetto.dev", ""},
     Flag{"trace-step", "N", "which step (default: the fourth)", ""},
     Flag{"threads", "", "ranks are threads of one process", ""},
+    Flag{"fault", "LIST", "with servers: kill:server:1@20 or kill:worker:0@20 (behind step 20), random:6 (six of all)",
+         ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 60 s)", ""},
 };
-constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOwnFlags);
+constexpr std::array kFlags = joined(joined(joined(kJobFlags, kTrainingFlags), kOwnFlags), kServedFlags);
 
 Result<std::string> run_train(const Arguments& arguments) {
   const Result<TrainRequest> request = train_request(arguments);
@@ -49,6 +53,7 @@ Result<std::string> run_train(const Arguments& arguments) {
   }
   const Result<TrainPlan> plan = plan_training(*request, request->ranks);
   if (!plan) return tl::unexpected(plan.error());
+  if (request->served) return train_with_servers(*request, *plan);
   const comm::Body body = [&](comm::Communicator& world) { return train_rank(*request, &*plan, world); };
   if (request->transport == "threads") return answered(comm::run_threads(request->ranks, request->options, body));
   return answered(comm::run_processes(request->ranks, request->options, body));
@@ -57,7 +62,7 @@ Result<std::string> run_train(const Arguments& arguments) {
 }  // namespace
 
 const Command kTrain = {"train",
-                        "MODEL|JOB.yaml|config.json [--ranks N] [--resume DIR] [flags]",
+                        "MODEL|JOB.yaml|config.json [--ranks N | --servers N --workers N] [--resume DIR] [flags]",
                         "trains for real, on this machine or over MPI; prediction beside measurement",
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --tp 2\n"
                         "twinpod train examples/tiny-gpt.yaml --ranks 4 --dp 2 --pp 2 --zero 1 --schedule 1f1b\n"
@@ -65,6 +70,7 @@ const Command kTrain = {"train",
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --trace step.json --metrics metrics.jsonl\n"
                         "twinpod train examples/tiny-gpt.yaml --ranks 2 --store runs/a --checkpoint-every 100\n"
                         "twinpod train --resume runs/a --tp 2 --dp 1\n"
+                        "twinpod train examples/tiny-gpt.yaml --servers 2 --workers 4 --mode ssp:3 --steps 200\n"
                         "mpirun -n 16 twinpod train job.yaml\n",
                         kFlags,
                         run_train};

@@ -8,6 +8,7 @@
 
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
+#include "cli/served_flags.hpp"
 #include "core/half.hpp"
 #include "core/parallel.hpp"
 #include "core/units.hpp"
@@ -71,6 +72,51 @@ Result<int> ranks_of(const Arguments& arguments, const std::optional<SavedJob>& 
   if (!job) return tl::unexpected(job.error());
   const int copies = job->layout.dp > 0 ? job->layout.dp : std::max(1, saved->count("layout.dp"));
   return copies * job->layout.tp * job->layout.pp;
+}
+
+// With a parameter server, and nothing beside that it does not go with.
+Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
+  const bool faults = arguments.has("fault");
+  if (!wants_servers(arguments)) {
+    if (faults)
+      return input_error("--fault rehearses the death of servers and workers", "--servers 3 --copies 2 --fault ...");
+    return {};
+  }
+  for (const std::string_view flag :
+       {"ranks", "threads", "store", "checkpoint-every", "keep", "resume", "timeline", "trace-step"}) {
+    if (!arguments.has(flag)) continue;
+    const bool saves = flag == "store" || flag == "checkpoint-every" || flag == "keep" || flag == "resume";
+    return input_error(fmt::format("--{} does not go with --servers", flag),
+                       saves ? "without it: --copies 2 keeps a second copy of all parameters on other servers"
+                       : flag == "ranks" ? "--workers N, and --group N for ranks of a worker"
+                                         : "--trace FILE has the steps of all workers");
+  }
+  if (comm::started_by_mpi()) {
+    return input_error("--servers under mpirun or srun: MPI ends with its first rank, servers do not",
+                       "twinpod train --servers, without mpirun");
+  }
+  const Result<ps::Choice> choice = served_choice(arguments);
+  if (!choice) return tl::unexpected(choice.error());
+  const Result<Faults> parsed = parse_faults(arguments.value_or("fault", ""), *choice);
+  if (!parsed) return tl::unexpected(parsed.error());
+  request.served = *choice;
+  request.faults = *parsed;
+  return {};
+}
+
+// What a worker's rank cannot be.
+Result<void> check_served(const spec::Job& job) {
+  const spec::Layout& l = job.layout;
+  if (l.tp > 1 || l.pp > 1 || l.zero > 0) {
+    return input_error(
+        fmt::format("--servers with tp {}, pp {}, zero {}: a worker's rank holds the whole model", l.tp, l.pp, l.zero),
+        "tp 1, pp 1, zero 0; servers share the optimizer's state between them");
+  }
+  if (!job.checkpoint.store.empty()) {
+    return input_error("--servers with a job that saves checkpoints",
+                       "--copies 2, and the job without checkpoint.store");
+  }
+  return {};
 }
 
 // What the checkpoint decides unless somebody says otherwise.
@@ -163,7 +209,9 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   TrainRequest request;
   const Result<std::optional<SavedJob>> saved = saved_job(arguments);
   if (!saved) return tl::unexpected(saved.error());
-  const Result<int> ranks = ranks_of(arguments, *saved);
+  if (Result<void> served = read_served(arguments, request); !served) return tl::unexpected(served.error());
+  const Result<int> ranks =
+      request.served ? Result<int>(request.served->workers * request.served->group) : ranks_of(arguments, *saved);
   if (!ranks) return tl::unexpected(ranks.error());
   request.ranks = *ranks;
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
@@ -172,6 +220,9 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   const Result<spec::Request> wanted = wanted_job(arguments, *saved, *ranks);
   Result<spec::Job> job = job_of(arguments, *saved, wanted);
   if (!job) return tl::unexpected(job.error());
+  if (request.served) {
+    if (Result<void> fits = check_served(*job); !fits) return tl::unexpected(fits.error());
+  }
   Result<TrainStore> store = train_store(*job, *saved);
   if (!store) return tl::unexpected(store.error());
   Result<spec::Node> document = spec::job_document(*wanted);

@@ -5,15 +5,18 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/args.hpp"
 #include "cli/stop_signal.hpp"
+#include "cli/train_faults.hpp"
 #include "cli/train_store.hpp"
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 #include "data/samples.hpp"
 #include "program/program.hpp"
+#include "ps/choice.hpp"
 #include "spec/job.hpp"
 
 namespace twinpod::cli {
@@ -34,6 +37,8 @@ struct TrainRequest {
   spec::Node document = {};                             // of the job, for checkpoints
   std::string job_folder = {};                          // that paths in it start at
   std::shared_ptr<const StopSignal> stop = {};          // null: signals end it at once
+  std::optional<ps::Choice> served = {};                // with a parameter server; none: by all-reduce
+  Faults faults = {};                                   // of its processes, on purpose
 };
 
 Result<TrainRequest> train_request(const Arguments& arguments);

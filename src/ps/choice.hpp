@@ -24,6 +24,8 @@ struct Choice {
   std::string compress = "none";
   Compression compression = {};
   Straggler straggler = {};
+  double pace_s = 0;  // the least that the passes of a step take: workers sleep the rest, so that few cores stand for
+                      // several equal devices
 };
 
 // One step of one worker, in seconds since the run began.
@@ -32,8 +34,9 @@ struct WorkerStep {
   std::int64_t clock = 0;
   double begin_s = 0;
   double end_s = 0;
-  double waited_s = 0;  // of it, for values
-  double loss = 0;      // on its part of the batch; NaN in a simulation
+  double waited_s = 0;    // of it, for values
+  double loss = 0;        // on its part of the batch; NaN in a simulation
+  double computed_s = 0;  // of it, in passes; the rest is behind them, for the push
 };
 
 struct ServedReport {
@@ -46,6 +49,7 @@ struct ServedReport {
   std::uint64_t pulled_bytes = 0;
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_lost = 0;     // acknowledged and not in the values: must be 0
+  std::uint64_t updates_twice = 0;    // in the values more often than they were pushed: must be 0
   std::uint64_t updates_dropped = 0;  // by backup workers, on purpose
   int failovers = 0;
   int deaths = 0;

@@ -18,6 +18,18 @@ void forget_gone(const Link& link, const std::vector<NodeId>& before, const std:
   }
 }
 
+void publish_ack(const Client& client, ShardId shard) {
+  const auto place = static_cast<std::size_t>(shard);
+  if (place < client.worker.lines.size()) client.acked[place] = client.worker.lines[place].acked;
+}
+
+// What a server does with its time.
+void count(ServerCounters& counters, const Message& message, std::int64_t begin_ns) {
+  ++counters.messages;
+  counters.busy_s += static_cast<double>(comm::now_ns() - begin_ns) * 1e-9;
+  if (message.sent_ns > 0) counters.queued_s += static_cast<double>(begin_ns - message.sent_ns) * 1e-9;
+}
+
 template <typename Done>
 Result<void> wait_until(Client& client, const char* what, const Done& done) {
   const std::int64_t start = comm::now_ns();
@@ -53,6 +65,7 @@ void pump(Client& client) {
     const std::vector<NodeId> before = message.kind == Kind::view ? client.worker.view.servers : std::vector<NodeId>{};
     handle(client.worker, message, out);
     if (message.kind == Kind::view) forget_gone(client.link, before, client.worker.view.servers);
+    if (message.kind == Kind::ack && client.acked != nullptr) publish_ack(client, message.shard);
     send_all(client.link, out);
   }
   const std::int64_t now = comm::now_ns();
@@ -105,6 +118,7 @@ void push_all(Client& client, const std::vector<Payload>& gradients, double rate
   advance(client.worker);
   send_all(client.link, out);
   pump(client);
+  if (client.account) client.account(client);
 }
 
 Result<void> wait_for_acks(Client& client) {
@@ -137,6 +151,7 @@ void serve(const Link& link, Server& server, double tick_s, const std::function<
     bool came = false;
     while (link.receive(link.state, message)) {
       came = true;
+      const std::int64_t begin_ns = comm::now_ns();
       const std::vector<NodeId> servers = message.kind == Kind::view ? server.view.servers : std::vector<NodeId>{};
       const std::vector<NodeId> workers = message.kind == Kind::view ? server.view.workers : std::vector<NodeId>{};
       handle(server, message, out);
@@ -146,6 +161,7 @@ void serve(const Link& link, Server& server, double tick_s, const std::function<
         forget_gone(link, workers, server.view.workers);
       }
       send_all(link, out);
+      count(server.counters, message, begin_ns);
     }
     if (comm::now_ns() >= next_tick) {
       tick(server, out);

@@ -33,7 +33,9 @@ struct Client {
   int place = 0;                             // among the workers; who comes for a dead one has its place
   std::vector<ErrorFeedback> feedback = {};  // of each shard
   std::int64_t next_tick_ns = 0;
-  double waited_s = 0;  // for values, since the start
+  double waited_s = 0;             // for values, since the start
+  std::uint64_t* acked = nullptr;  // by shard: what is acknowledged, for who counts it when this process is gone
+  std::function<void(const Client&)> account = {};  // called behind each push
 };
 
 Client make_client(const Link& link, NodeId id, const std::vector<Shard>& shards, const ClientOptions& options);
@@ -54,7 +56,8 @@ Result<void> wait_for_acks(Client& client);
 Result<void> barrier(Client& client);
 Result<void> leave(Client& client);  // after all is acknowledged
 
-// Until the view has it no more, or `stop` says so. `done` is told the counters now and then.
+// Until the view has it no more, or `stop` says so, which is asked again and again. Counts how long it was busy and how
+// long messages had waited.
 void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop);
 
 }  // namespace twinpod::ps

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "comm/shared.hpp"
+#include "kernel/processor.hpp"
 
 namespace twinpod::ps {
 namespace {
@@ -23,7 +24,9 @@ struct Desk {
   Account account;
   bool finished = false;  // a worker: its answer is here, or
   bool failed = false;    // its error is
-  std::uint64_t bytes = 0;
+  ErrorKind kind = ErrorKind::infeasible;
+  std::uint64_t bytes = 0;       // of the text: an answer, or an error and, behind it,
+  std::uint64_t hint_bytes = 0;  // its hint
   std::array<char, 1 << 16> text;
 };
 
@@ -40,6 +43,7 @@ struct Launcher {
   const LaunchOptions& options;
   const WorkerBody& body;
   comm::Segment segment;
+  Ledger& ledger;
   Link link = {};
   Controller controller = {};
   std::vector<Process> processes = {};  // alive
@@ -63,34 +67,30 @@ void keep_to_core(NodeId id) {
   sched_setaffinity(0, sizeof own, &own);
 }
 
-void note(Account& account, const Server& server) {
-  account.server = server.counters;
-  account.updates_applied = account.updates_dropped = 0;
-  for (const auto& [shard, replica] : server.replicas) {
-    if (head_of(server.view, shard) != server.id) continue;
-    account.updates_applied += replica.state.applied;
-    account.updates_dropped += replica.state.dropped;
-  }
-}
-
 void note(Account& account, const Client& client) {
   account.pushed_bytes = client.worker.counters.pushed_bytes;
   account.pulled_bytes = client.worker.counters.pulled_bytes;
   account.waited_s = client.waited_s;
   const std::vector<std::uint64_t>& staleness = client.worker.counters.staleness;
+  account.staleness_max = std::max<std::int64_t>(0, static_cast<std::int64_t>(staleness.size()) - 1);
+  account.staleness = {};
   for (std::size_t i = 0; i < staleness.size(); ++i) {
     account.staleness[std::min(i, account.staleness.size() - 1)] += staleness[i];
   }
 }
 
-[[noreturn]] void be_server(const Launcher& launcher, NodeId id) {
+// Its last act is to say what it holds.
+[[noreturn]] void be_server(const Launcher& launcher, NodeId id, int place) {
+  kernel::flush_denormals();  // as those do who run the optimizer themselves
   const Link link = shared_link(launcher.segment, id);
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
   server.memory = link.memory;
   Desk& desk = desk_of(launcher.segment, id);
   serve(link, server, launcher.options.client.tick_s, [&](const Server& now) {
-    note(desk.account, now);
-    return false;
+    desk.account.server = now.counters;
+    if (!is_closed(launcher.ledger)) return false;
+    hand_in(launcher.ledger, place, now);
+    return true;
   });
   _exit(0);
 }
@@ -98,11 +98,17 @@ void note(Account& account, const Client& client) {
 [[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
   Client client = make_client(shared_link(launcher.segment, id), id, launcher.options.shards, launcher.options.client);
   client.place = place;
+  client.acked = acked_by(launcher.ledger, id);
   Desk& desk = desk_of(launcher.segment, id);
+  client.account = [&](const Client& now) { note(desk.account, now); };
   const Result<std::string> answer = launcher.body(client);
-  const std::string& text = answer ? *answer : answer.error().message;
+  const std::string text = answer ? *answer : answer.error().message + answer.error().hint;
   desk.bytes = std::min(text.size(), desk.text.size());
   std::memcpy(desk.text.data(), text.data(), desk.bytes);
+  if (!answer) {
+    desk.kind = answer.error().kind;
+    desk.hint_bytes = desk.bytes == text.size() ? answer.error().hint.size() : 0;
+  }
   note(desk.account, client);
   (answer ? desk.finished : desk.failed) = true;
   client.link.close(client.link.state);
@@ -117,6 +123,8 @@ Result<void> start_process(Launcher& launcher, Role role, int place) {
                       "more replacements");
   }
   ++launcher.next_id;
+  desk_of(launcher.segment, id).account.role = role;
+  desk_of(launcher.segment, id).account.place = place;
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
@@ -125,7 +133,7 @@ Result<void> start_process(Launcher& launcher, Role role, int place) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);  // it died before we could ask to be told
     if (launcher.options.pins) keep_to_core(id);
-    role == Role::server ? be_server(launcher, id) : be_worker(launcher, id, place);
+    role == Role::server ? be_server(launcher, id, place) : be_worker(launcher, id, place);
   }
   launcher.processes.push_back({id, role, pid, place});
   return {};
@@ -141,7 +149,9 @@ void note_end(Launcher& launcher, const Process& process) {
   const Desk& desk = desk_of(launcher.segment, process.id);
   if (desk.finished) return;
   if (desk.failed) {
-    launcher.failure = Error{ErrorKind::infeasible, std::string(desk.text.data(), desk.bytes), "", "", 0, 0};
+    const std::string text(desk.text.data(), desk.bytes);
+    const std::size_t message = desk.bytes - desk.hint_bytes;
+    launcher.failure = Error{desk.kind, text.substr(0, message), text.substr(message), "", 0, 0};
     return;
   }
   ++launcher.deaths;
@@ -174,6 +184,24 @@ bool has_workers(const Launcher& launcher) {
                      [](const Process& process) { return process.role == Role::worker; });
 }
 
+bool has(const std::vector<NodeId>& nodes, NodeId id) {
+  return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
+}
+
+bool is_ready(const View& view, const Process& process) {
+  if (process.role == Role::worker) return has(view.workers, process.id);
+  const auto waits = [&](const Chain& chain) {
+    return std::any_of(chain.begin(), chain.end(),
+                       [&](const Member& member) { return member.server == process.id && !member.synced; });
+  };
+  return has(view.servers, process.id) && std::none_of(view.chains.begin(), view.chains.end(), waits);
+}
+
+void show(Launcher& launcher, const Watch& watch) {
+  for (Process& process : launcher.processes) process.ready = is_ready(launcher.controller.view, process);
+  watch(launcher.processes);
+}
+
 void control(Launcher& launcher, const Watch& watch) {
   std::int64_t next_tick = 0;
   Outbox out;
@@ -188,9 +216,22 @@ void control(Launcher& launcher, const Watch& watch) {
     look_after(launcher);
     clear_graves(launcher);
     if (launcher.controller.lost) launcher.failure = error_of(launcher.controller);
-    if (watch) watch(launcher.processes);
+    if (watch) show(launcher, watch);
     launcher.link.rest(launcher.link.state);
   }
+}
+
+// Servers hand in what they hold, and go.
+void close_books(Launcher& launcher) {
+  constexpr std::int64_t kPatienceNs = 5'000'000'000;
+  close(launcher.ledger);
+  const std::int64_t end = comm::now_ns() + kPatienceNs;
+  std::vector<Process> left = launcher.processes;
+  while (!left.empty() && comm::now_ns() < end) {
+    std::erase_if(left, [](const Process& process) { return waitpid(process.pid, nullptr, WNOHANG) == process.pid; });
+    if (!left.empty()) usleep(500);
+  }
+  launcher.processes = left;
 }
 
 void end_all(Launcher& launcher) {
@@ -198,17 +239,15 @@ void end_all(Launcher& launcher) {
   for (const Process& process : launcher.processes) waitpid(process.pid, nullptr, 0);
 }
 
-LaunchReport report_of(const Launcher& launcher) {
+LaunchReport report_of(const Launcher& launcher, const std::map<NodeId, int>& servers) {
   LaunchReport report{.deaths = launcher.deaths, .failovers = launcher.controller.failovers};
   for (NodeId id = 1; id < launcher.next_id; ++id) {
     const Desk& desk = desk_of(launcher.segment, id);
     if (desk.finished) report.answers[id] = std::string(desk.text.data(), desk.bytes);
     report.accounts[id] = desk.account;
-    const std::vector<NodeId>& servers = launcher.controller.view.servers;
-    if (std::find(servers.begin(), servers.end(), id) == servers.end()) continue;
-    report.updates_applied += desk.account.updates_applied;
-    report.updates_dropped += desk.account.updates_dropped;
   }
+  for (const auto& [id, place] : servers) report.servers.push_back(id);
+  report.updates = balance_of(launcher.ledger, launcher.controller.view, servers);
   return report;
 }
 
@@ -237,7 +276,13 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
   const Result<comm::Segment> segment =
       comm::make_segment(1 + options.servers + options.workers + options.replacements, false);
   if (!segment) return tl::unexpected(segment.error());
-  Launcher launcher{.options = options, .body = body, .segment = *segment};
+  const Result<std::unique_ptr<Ledger>> ledger =
+      make_ledger({segment->ranks, static_cast<int>(options.shards.size()), options.servers});
+  if (!ledger) {
+    comm::unmap_segment(*segment);
+    return tl::unexpected(ledger.error());
+  }
+  Launcher launcher{.options = options, .body = body, .segment = *segment, .ledger = **ledger};
   launcher.controller.settings = {options.copies, options.servers, options.workers};
   launcher.controller.shards = options.shards;
   launcher.link = shared_link(*segment, kController);
@@ -246,8 +291,13 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
   for (int i = 0; i < options.workers && started; ++i) started = start_process(launcher, Role::worker, i);
   if (!started) launcher.failure = started.error();
   if (started) control(launcher, watch);
+  std::map<NodeId, int> servers;
+  for (const Process& process : launcher.processes) {
+    if (process.role == Role::server) servers[process.id] = process.place;
+  }
+  if (!launcher.failure) close_books(launcher);
   end_all(launcher);
-  LaunchReport report = report_of(launcher);
+  LaunchReport report = report_of(launcher, servers);
   launcher.link.close(launcher.link.state);
   comm::unmap_segment(*segment);
   if (launcher.failure) return tl::unexpected(*launcher.failure);

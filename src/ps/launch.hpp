@@ -21,6 +21,7 @@
 
 #include "ps/client.hpp"
 #include "ps/controller.hpp"
+#include "ps/ledger.hpp"
 
 namespace twinpod::ps {
 
@@ -39,18 +40,20 @@ struct Process {
   NodeId id = kNobody;
   Role role = Role::server;
   pid_t pid = 0;
-  int place = 0;  // among servers or workers
+  int place = 0;       // among servers or workers
+  bool ready = false;  // in the view; a server: with a copy of all that it is to hold
 };
 
 // What each process leaves in shared memory, whatever becomes of it.
 struct Account {
+  Role role = Role::server;
+  int place = 0;
   ServerCounters server = {};
-  std::uint64_t updates_applied = 0;  // on the shards of which it is the head
-  std::uint64_t updates_dropped = 0;
   std::uint64_t pushed_bytes = 0;  // by a worker
   std::uint64_t pulled_bytes = 0;
   double waited_s = 0;
   std::array<std::uint64_t, 64> staleness = {};  // the last counts all that is more
+  std::int64_t staleness_max = 0;
 };
 
 struct LaunchReport {
@@ -58,8 +61,8 @@ struct LaunchReport {
   std::map<NodeId, Account> accounts = {};     // of all processes
   int deaths = 0;
   int failovers = 0;
-  std::uint64_t updates_applied = 0;  // on all shards, by the heads of the last view
-  std::uint64_t updates_dropped = 0;
+  Balance updates = {};              // on all shards
+  std::vector<NodeId> servers = {};  // that were there at the end
 };
 
 using WorkerBody = std::function<Result<std::string>(Client&)>;

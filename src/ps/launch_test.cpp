@@ -61,7 +61,7 @@ TEST(PsLaunch, SyncWorkersAllReadTheSame) {
   ASSERT_TRUE(report) << to_string(report.error());
   ASSERT_EQ(report->answers.size(), 2U);
   for (const auto& [id, answer] : report->answers) EXPECT_EQ(answer, "20 40");
-  EXPECT_EQ(report->updates_applied, 2 * 20 * options.shards.size());
+  EXPECT_EQ(report->updates.applied, 2 * 20 * options.shards.size());
 }
 
 TEST(PsLaunch, AFailingWorkerEndsTheJob) {
@@ -168,7 +168,7 @@ TEST(PsLaunch, KillsOfWorkersAndServersLoseNoUpdate) {
   EXPECT_GT(killer.done, 3);
   if (wish != nullptr) {
     fmt::print("{} deaths, {} failovers, {} updates applied\n", report->deaths, report->failovers,
-               report->updates_applied);
+               report->updates.applied);
   }
 }
 

@@ -85,7 +85,8 @@ HeaderBytes encode_header(const Message& message) {
   put(at, message.oldest);
   put(at, message.position);
   put(at, message.rate);
-  put(at, static_cast<std::uint64_t>(message.payload.bytes.size()));
+  put(at, message.sent_ns);
+  put(at, static_cast<std::uint64_t>(message.payload.bytes.size()));  // the last 8 bytes are 0
   return header;
 }
 
@@ -122,7 +123,10 @@ Result<Header> decode_header(std::span<const std::byte> bytes) {
   message.oldest = reader.take<std::int64_t>();
   message.position = reader.take<std::uint64_t>();
   message.rate = reader.take<double>();
+  message.sent_ns = reader.take<std::int64_t>();
   const auto payload = reader.take<std::uint64_t>();
+  const auto spare = reader.take<std::uint64_t>();
+  if (spare != 0) return input_error(fmt::format("a message whose header ends in {:016x}, not in 0", spare));
   if (message.clock < -1 || message.clock > kMostClock || message.oldest < -1 || message.oldest > kMostClock) {
     return input_error(fmt::format("a message of clock {}, oldest {}; from -1 on", message.clock, message.oldest));
   }

@@ -84,12 +84,13 @@ struct Message {
   std::int64_t oldest = -1;    // values: all updates up to this clock are in them
   std::uint64_t position = 0;  // in the log of the shard, from 1
   double rate = 0;             // push: learning rate; 0: the server's own
+  std::int64_t sent_ns = 0;    // by the clock of the host, for measuring alone; 0: not said
   Payload payload = {};
 };
 
 using Outbox = std::vector<Message>;
 
-inline constexpr std::size_t kHeaderBytes = 80;  // a multiple of 16: what follows it is aligned as the header is
+inline constexpr std::size_t kHeaderBytes = 96;  // a multiple of 16: what follows it is aligned as the header is
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 
 HeaderBytes encode_header(const Message& message);

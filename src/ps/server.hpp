@@ -42,6 +42,10 @@ struct ServerCounters {
   std::uint64_t pushed_bytes = 0;
   std::uint64_t pulled_bytes = 0;
   std::uint64_t states_sent = 0;
+  // By who has a clock (serve, in client.hpp):
+  std::uint64_t messages = 0;
+  double busy_s = 0;    // with them
+  double queued_s = 0;  // that they waited, from their sender's hand on, all together
 };
 
 struct Server {

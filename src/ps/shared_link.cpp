@@ -109,6 +109,7 @@ void send(void* state, Message message) {
   if (message.to == link.id) return link.inbox.push_back(std::move(message));
   clean_up(link, *peer);
   std::unique_ptr<Frame> frame = new_frame(link);
+  message.sent_ns = comm::now_ns();
   const HeaderBytes header = encode_header(message);
   std::copy(header.begin(), header.end(), frame->bytes.begin());
   const std::size_t bytes = message.payload.bytes.size();

@@ -113,7 +113,8 @@ void apply_clock(const Settings& settings, std::span<const Contribution> parts, 
     }
     sum = total;
   }
-  step(settings, sum, settings.mean ? 1.0 / static_cast<double>(parts.size()) : 1.0, parts.front().rate, state);
+  const double scale = settings.mean ? settings.divided_by / static_cast<double>(parts.size()) : 1.0;
+  step(settings, sum, scale, parts.front().rate, state);
   state.applied += parts.size();
 }
 
@@ -159,6 +160,9 @@ void set_workers(const Settings& settings, const std::vector<NodeId>& workers, S
   for (const NodeId worker : workers) {
     const Progress* const known = progress_of(state, worker);
     now.push_back(known != nullptr ? *known : Progress{.worker = worker, .sequence = 0, .clock = start});
+  }
+  for (const Progress& one : state.workers) {
+    if (!std::binary_search(workers.begin(), workers.end(), one.worker)) state.left.push_back(one);
   }
   if (now.empty()) state.version = std::max(state.version, start + 1);
   state.workers = std::move(now);
@@ -231,6 +235,7 @@ void apply(const Settings& settings, const Message& entry, ShardState& state) {
     progress->sequence = entry.sequence;
     progress->clock = std::max(progress->clock, entry.clock);
     if (entry.entry == Kind::push) take_push(settings, entry, state);
+    if (entry.entry == Kind::clock) ++state.clocks;
   }
   if (settings.mode == Mode::sync) apply_complete_clocks(settings, state);
 }

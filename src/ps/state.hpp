@@ -40,6 +40,7 @@ struct Settings {
   int staleness = 0;       // ssp: clocks
   int backup_workers = 0;  // sync: how many pushes of a clock need not be waited for; they are dropped when they come
   bool mean = true;        // sync: the mean of the workers' pushes, else their sum
+  int divided_by = 1;      // what pushes are divided by already: a mean of that many is their sum, to the last bit
   Optimizer optimizer = Optimizer::sgd;
   kernel::Sgd sgd = {};
   kernel::AdamW adamw = {};
@@ -72,7 +73,9 @@ struct ShardState {
   std::int64_t steps = 0;                  // of the optimizer
   std::uint64_t applied = 0;               // pushes that are in the values, and those that
   std::uint64_t dropped = 0;               // came too late
+  std::uint64_t clocks = 0;                // entries that said only that nothing comes up to a clock
   std::vector<Progress> workers = {};      // in rising order
+  std::vector<Progress> left = {};         // those that went, as they were then
   std::vector<Contribution> waiting = {};  // sync: of clocks that are not complete
   // Shared with answers that are on their way; never changed while they are.
   std::shared_ptr<Values> values = {};

@@ -29,6 +29,26 @@ Contribution take_contribution(ByteReader& reader) {
   return one;
 }
 
+void put_workers(ByteWriter& writer, const std::vector<Progress>& workers) {
+  writer.put(static_cast<std::uint64_t>(workers.size()));
+  for (const Progress& progress : workers) {
+    writer.put(progress.worker);
+    writer.put(progress.sequence);
+    writer.put(progress.clock);
+  }
+}
+
+std::vector<Progress> take_workers(ByteReader& reader) {
+  constexpr std::size_t kProgressBytes = 20;
+  std::vector<Progress> workers(reader.take_count(kProgressBytes));
+  for (Progress& progress : workers) {
+    progress.worker = reader.take<NodeId>();
+    progress.sequence = reader.take<std::uint64_t>();
+    progress.clock = reader.take<std::int64_t>();
+  }
+  return workers;
+}
+
 bool is_consistent(const ShardState& state) {
   const auto count = static_cast<std::size_t>(state.count);
   const auto fits = [&](const std::vector<float>& v) { return v.empty() || v.size() == count; };
@@ -53,12 +73,9 @@ Payload encode_state(const ShardState& state) {
   writer.put(state.steps);
   writer.put(state.applied);
   writer.put(state.dropped);
-  writer.put(static_cast<std::uint64_t>(state.workers.size()));
-  for (const Progress& progress : state.workers) {
-    writer.put(progress.worker);
-    writer.put(progress.sequence);
-    writer.put(progress.clock);
-  }
+  writer.put(state.clocks);
+  put_workers(writer, state.workers);
+  put_workers(writer, state.left);
   writer.put(static_cast<std::uint64_t>(state.waiting.size()));
   for (const Contribution& one : state.waiting) {
     writer.put(one.worker);
@@ -75,7 +92,6 @@ Payload encode_state(const ShardState& state) {
 }
 
 Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memory* memory) {
-  constexpr std::size_t kProgressBytes = 20;
   constexpr std::size_t kContributionBytes = 29;
   ByteReader reader{payload.bytes};
   ShardState state;
@@ -87,12 +103,9 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memo
   state.steps = reader.take<std::int64_t>();
   state.applied = reader.take<std::uint64_t>();
   state.dropped = reader.take<std::uint64_t>();
-  state.workers.resize(reader.take_count(kProgressBytes));
-  for (Progress& progress : state.workers) {
-    progress.worker = reader.take<NodeId>();
-    progress.sequence = reader.take<std::uint64_t>();
-    progress.clock = reader.take<std::int64_t>();
-  }
+  state.clocks = reader.take<std::uint64_t>();
+  state.workers = take_workers(reader);
+  state.left = take_workers(reader);
   const std::size_t waiting = reader.take_count(kContributionBytes);
   for (std::size_t i = 0; i < waiting && !reader.failed; ++i) state.waiting.push_back(take_contribution(reader));
   const std::vector<float> values = take_floats(reader);

@@ -82,6 +82,7 @@ void handle_values(Worker& worker, const Message& message, Outbox& out) {
 void handle_ack(Worker& worker, const Message& message) {
   Line& line = line_of(worker, message.shard);
   if (message.entry == Kind::initial) return line.initial.reset();
+  line.acked = std::max(line.acked, message.sequence);
   while (!line.unacked.empty() && line.unacked.front().sequence <= message.sequence) line.unacked.pop_front();
 }
 

@@ -33,6 +33,7 @@ struct Arrival {
 // What a worker keeps for a shard.
 struct Line {
   std::uint64_t sequence = 0;           // of the last push
+  std::uint64_t acked = 0;              // of the last one that is acknowledged
   std::deque<Message> unacked = {};     // pushes and clocks
   std::uint64_t resent = 0;             // sequence that was the first unacknowledged one at the last tick
   std::optional<Message> initial = {};  // until it is acknowledged

@@ -48,7 +48,7 @@ Result<void> check_layout(const spec::Job& job) {
   return first_of({
       {l.cp > 1, "context parallelism can be planned and simulated, but not trained here", "cp 1"},
       {l.ep > 1, "expert parallelism can be planned and simulated, but not trained here", "ep 1"},
-      {l.servers > 0, "parameter servers can be planned and simulated, but not trained here yet", "servers 0"},
+      {l.servers > 0, "a parameter server is not a part of the layout here", "servers 0, and train --servers 2 --workers 4"},
       {l.offload_optimizer || l.offload_activations, "nothing can be offloaded from a host's memory", ""},
       {l.async_tp, "async_tp is not trained here", "async_tp false"},
       {l.shard_group > 0, "ZeRO shards over all data-parallel ranks here", "without shard_group"},

@@ -16,6 +16,7 @@
 #include "program/check.hpp"
 #include "train/agree.hpp"
 #include "train/checkpoint_rank.hpp"
+#include "train/evaluation.hpp"
 #include "train/loop_timeline.hpp"
 #include "train/rank.hpp"
 #include "train/rate.hpp"
@@ -33,25 +34,6 @@ StepSettings settings_of(const spec::Job& job, int step, int steps) {
   const double momentum = job.training.optimizer == spec::Optimizer::sgd ? 0 : recipe.momentum;
   settings.momentum = {rate, momentum, recipe.weight_decay, 1};
   return settings;
-}
-
-// A batch of the held-out part. Its samples are dealt out like those of a step, around its end if need be.
-template <typename T>
-Result<void> read_evaluation(Rank<T>& rank, const data::Samples& samples, int batch) {
-  const auto sequence = static_cast<std::size_t>(samples.settings.sequence);
-  const std::int64_t dp = samples.settings.data_parallel;
-  const std::int64_t each = samples.settings.micro_batch;
-  std::size_t place = 0;
-  for (std::int64_t m = 0; m < rank.program.micro_batches; ++m) {
-    for (std::int64_t i = 0; i < each; ++i, place += sequence) {
-      const std::int64_t own = batch * samples.settings.global_batch + (m * dp + rank.dp_rank) * each + i;
-      const std::int64_t number = samples.num_training + own % samples.num_evaluation;
-      Result<void> read = data::read_sample(samples, number, {rank.tokens.data() + place, sequence},
-                                            {rank.labels.data() + place, sequence});
-      if (!read) return read;
-    }
-  }
-  return {};
 }
 
 Result<std::vector<program::BytesByKind>> gather_by_kind(comm::Communicator& world, const program::BytesByKind& own) {
@@ -150,9 +132,7 @@ Result<void> all_have_read(Run<T>& run, const Result<void>& read) {
 template <typename T>
 Result<double> evaluate_all(Run<T>& run, int step) {
   const data::Samples& samples = run.samples;
-  const std::int64_t whole = std::max<std::int64_t>(1, samples.num_evaluation / samples.settings.global_batch);
-  const int most = run.rank.job.training.recipe.evaluation_batches;
-  const auto batches = static_cast<int>(std::min<std::int64_t>(most, whole));
+  const int batches = evaluation_batches(run.rank.job, samples);
   double sum = 0;
   for (int batch = 0; batch < batches; ++batch) {
     Result<void> read = read_evaluation(run.rank, samples, batch);

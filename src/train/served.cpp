@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <type_traits>
 
+#include "comm/wait.hpp"
 #include "core/half.hpp"
 #include "core/rng.hpp"
+#include "kernel/processor.hpp"
 #include "train/rate.hpp"
 
 namespace twinpod::train {
@@ -23,87 +26,254 @@ std::int64_t place_of(const ServedTensors& tensors, const ps::Shard& shard) {
   return tensors.offsets[static_cast<std::size_t>(shard.tensor)] + shard.first;
 }
 
-void set(float& to, float value) { to = value; }
-void set(Bf16& to, float value) { to = to_bf16(value); }
-
-// Initial values in fp32, whatever the rank computes in: those that its master copy has.
+// Parameters in fp32, whatever the rank computes in.
 template <typename T>
-ps::Payload initial_values(const Rank<T>& rank, const ps::Shard& shard, std::int64_t place) {
-  const auto* const from = std::is_same_v<T, float> ? reinterpret_cast<const float*>(rank.parameters) : rank.master;
-  return ps::payload_of(std::vector<float>(from + place, from + place + shard.count));
+float* whole_of(Rank<T>& rank) {
+  if constexpr (std::is_same_v<T, float>) return rank.parameters;
+  return rank.master;
+}
+
+// What the ranks of a worker share. They are threads of one process.
+template <typename T>
+struct Team {
+  const ServedRun<T>& run;
+  ps::Client& client;
+  std::vector<ps::Arrival> values = {};  // the first rank's to change, when no other reads them
+  std::int64_t clock = 0;
+  bool goes_on = true;
+  std::optional<Error> failure = {};
+};
+
+template <typename T>
+struct Seat {
+  Team<T>& team;
+  Rank<T>& rank;
+  std::int64_t begin_ns = 0;   // of the step
+  std::int64_t optimized = 0;  // local steps of this process
+  double waited_s = 0;
+  bool leads() const { return rank.rank == 0; }
+};
+
+double seconds_between(std::int64_t begin_ns, std::int64_t end_ns) {
+  return static_cast<double>(end_ns - begin_ns) * 1e-9;
+}
+
+// All ranks of the worker are here; what the first one wrote before is seen by the others behind it.
+template <typename T>
+Result<void> meet(Rank<T>& rank) {
+  if (comm::size_of(rank.world) == 1) return {};
+  return comm::run(rank.world, {.verb = comm::Verb::barrier});
 }
 
 template <typename T>
-void take_values(const ServedRun<T>& run, const ps::Client& client, const std::vector<ps::Arrival>& arrivals,
-                 Rank<T>& rank) {
-  for (const ps::Arrival& arrival : arrivals) {
-    T* const to = rank.parameters + place_of(run.tensors, shard_at(client, arrival.shard));
+void take_values(const Team<T>& team, Rank<T>& rank) {
+  for (const ps::Arrival& arrival : team.values) {
+    const std::int64_t place = place_of(team.run.tensors, shard_at(team.client, arrival.shard));
     const std::span<const float> values = ps::floats_of(arrival.values);
-    for (std::size_t i = 0; i < values.size(); ++i) set(to[i], values[i]);
+    std::copy(values.begin(), values.end(), whole_of(rank) + place);
+    if constexpr (std::is_same_v<T, Bf16>) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        rank.parameters[place + static_cast<std::int64_t>(i)] = to_bf16(values[i]);
+    }
   }
 }
 
-// In memory that servers can read, which the next step does not write to.
+// In memory that servers can read and the next step does not write to. What is compressed at once stays where it is.
+ps::Payload payload_of(const ps::Client& client, const float* from, std::int64_t count) {
+  const std::span<const float> values(from, static_cast<std::size_t>(count));
+  if (client.options.compression.encoding != ps::Encoding::f32) return {nullptr, std::as_bytes(values)};
+  return ps::payload_of(std::make_shared<const ps::Values>(values.begin(), values.end(), client.link.memory));
+}
+
 template <typename T>
-std::vector<ps::Payload> gradients_of(const ServedRun<T>& run, const ps::Client& client, const Rank<T>& rank,
-                                      double norm, double clip) {
-  const auto scale = static_cast<float>(clip > 0 && norm > clip ? clip / norm : 1);
+std::vector<ps::Payload> gradients_of(const Seat<T>& seat, double scale) {
+  const ps::Client& client = seat.team.client;
   std::vector<ps::Payload> gradients;
   for (const ps::Shard& shard : client.worker.shards) {
-    const float* const from = rank.gradients + place_of(run.tensors, shard);
-    auto values = std::make_shared<ps::Values>(from, from + shard.count, client.link.memory);
-    if (scale != 1) {
-      for (float& value : *values) value *= scale;
-    }
-    gradients.push_back(ps::payload_of(std::shared_ptr<const ps::Values>(std::move(values))));
+    float* const from = seat.rank.gradients + place_of(seat.team.run.tensors, shard);
+    if (scale != 1) std::for_each_n(from, shard.count, [&](float& one) { one *= static_cast<float>(scale); });
+    gradients.push_back(payload_of(client, from, shard.count));
   }
   return gradients;
 }
 
+// What local steps made of the values that were pulled. The gradients' room is free by now.
 template <typename T>
-Result<StepResult> one_step(const ServedRun<T>& run, ps::Client& client, Rank<T>& rank) {
-  const Result<std::vector<ps::Arrival>> values = ps::pull_all(client);
-  if (!values) return tl::unexpected(values.error());
-  take_values(run, client, *values, rank);
-  const std::int64_t step = client.worker.clock;
-  if (Result<void> read = run.read(rank, client.place, step); !read) return tl::unexpected(read.error());
-  StepSettings settings;
-  settings.adamw.step = step + 1;  // dropout counts by it
-  settings.updates = false;
-  const Result<StepResult> done = run_step(rank, settings);
-  if (!done) return done;
-  if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
-    return infeasible(fmt::format("train: worker {}, step {}: the loss is {}, the norm of the gradients {}",
-                                  client.place, step + 1, done->loss, done->gradient_norm),
-                      "a lower learning rate, a warm-up, or clip 1");
+std::vector<ps::Payload> changes_of(const Seat<T>& seat) {
+  const Team<T>& team = seat.team;
+  std::vector<ps::Payload> changes;
+  for (std::size_t i = 0; i < team.values.size(); ++i) {
+    const ps::Shard& shard = team.client.worker.shards[i];
+    const std::int64_t place = place_of(team.run.tensors, shard);
+    const std::span<const float> before = ps::floats_of(team.values[i].values);
+    std::transform(before.begin(), before.end(), whole_of(seat.rank) + place, seat.rank.gradients + place,
+                   [](float old, float now) { return now - old; });
+    changes.push_back(payload_of(team.client, seat.rank.gradients + place, shard.count));
   }
-  const spec::Recipe& recipe = run.job.training.recipe;
-  const double rate = rate_at(recipe, static_cast<int>(step), static_cast<int>(run.steps));
-  ps::push_all(client, gradients_of(run, client, rank, done->gradient_norm, recipe.clip), rate);
-  if (run.note) run.note(step, *done);
-  return done;
+  return changes;
 }
 
 template <typename T>
-Result<std::string> work(const ServedRun<T>& run, ps::Client& client, comm::Communicator& alone) {
-  Rank<T> rank(run.job, run.program, alone);
-  const auto seed = static_cast<std::uint64_t>(run.job.training.recipe.seed);
-  if (Result<void> ready = set_up(rank, seed); !ready) return tl::unexpected(ready.error());
-  std::uint64_t state = seed + static_cast<std::uint64_t>(client.place);
-  if (client.place > 0) rank.seed = splitmix64(state);  // workers drop out different elements
-  const Result<void> joined = ps::join(client, [&](ShardId id) {
-    const ps::Shard& shard = shard_at(client, id);
-    return initial_values(rank, shard, place_of(run.tensors, shard));
-  });
-  if (!joined) return tl::unexpected(joined.error());
-  std::string losses;
-  while (client.worker.clock < run.steps) {
-    const Result<StepResult> done = one_step(run, client, rank);
-    if (!done) return tl::unexpected(done.error());
-    losses += fmt::format("{:a} ", done->loss);
+StepSettings settings_of(const Seat<T>& seat, std::int64_t step) {
+  const spec::Recipe& recipe = seat.team.run.job.training.recipe;
+  const spec::Optimizer optimizer = seat.team.run.job.training.optimizer;
+  const double rate = rate_at(recipe, static_cast<int>(step), static_cast<int>(seat.team.run.steps));
+  StepSettings settings;
+  settings.adamw.step = step + 1;  // dropout counts by it
+  settings.updates = seat.team.run.choice.local_steps > 1;
+  if (!settings.updates) return settings;
+  settings.sgd = optimizer != spec::Optimizer::adam;
+  settings.clip = recipe.clip;
+  // Who came for a dead worker has no moments yet.
+  settings.adamw = {rate, recipe.beta1, recipe.beta2, recipe.epsilon, recipe.weight_decay, 1, seat.optimized + 1};
+  settings.momentum = {rate, optimizer == spec::Optimizer::sgd ? 0 : recipe.momentum, recipe.weight_decay, 1};
+  return settings;
+}
+
+// The passes take as long as they should: slowed down, and not less than the pace. Messages are heard meanwhile.
+template <typename T>
+void slow_down(Seat<T>& seat, std::int64_t begin_ns, std::int64_t step) {
+  const ps::Choice& choice = seat.team.run.choice;
+  const double factor = ps::slowdown(choice.straggler, seat.team.client.place, step);
+  if (choice.pace_s == 0 && factor == 1) return;
+  const double passes_s = std::max(choice.pace_s, seconds_between(begin_ns, comm::now_ns()));
+  const std::int64_t end_ns = begin_ns + static_cast<std::int64_t>(1e9 * factor * passes_s);
+  while (comm::now_ns() < end_ns) {
+    ps::pump(seat.team.client);
+    const std::int64_t left = std::clamp<std::int64_t>(end_ns - comm::now_ns(), 0, 1'000'000);
+    std::this_thread::sleep_for(std::chrono::nanoseconds(left));
   }
-  if (Result<void> left = ps::leave(client); !left) return tl::unexpected(left.error());
-  return losses;
+}
+
+// One step on one rank of the worker, from values to gradients.
+template <typename T>
+Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
+  Team<T>& team = seat.team;
+  if (Result<void> read = team.run.read(seat.rank, team.client.place, step); !read) return read;
+  const std::int64_t begin_ns = comm::now_ns();
+  const StepSettings settings = settings_of(seat, step);
+  const Result<StepResult> done = run_step(seat.rank, settings);
+  if (!done) return tl::unexpected(done.error());
+  ++seat.optimized;
+  const double parts = divided_by(team.run.choice);
+  if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
+    return infeasible(fmt::format("train: worker {}, step {}: the loss is {}, the norm of the gradients {}",
+                                  team.client.place, step + 1, parts * done->loss, parts * done->gradient_norm),
+                      "a lower learning rate, a warm-up, or clip 1");
+  }
+  if (!seat.leads()) return {};
+  slow_down(seat, begin_ns, step);
+  const spec::Recipe& recipe = team.run.job.training.recipe;
+  told = {.worker = team.client.place, .step = step, .clock = team.clock, .begin_ns = seat.begin_ns};
+  told.waited_s = seat.waited_s;
+  told.computed_s = seconds_between(begin_ns, comm::now_ns());
+  told.loss_sum = seat.rank.reduced[1];
+  told.gradient_norm = parts * done->gradient_norm;
+  told.rate = rate_at(recipe, static_cast<int>(step), static_cast<int>(team.run.steps));
+  return {};
+}
+
+template <typename T>
+void push(const Seat<T>& seat, const ServedStep& told) {
+  Team<T>& team = seat.team;
+  if (team.run.choice.local_steps > 1) return ps::push_all(team.client, changes_of(seat), told.rate);
+  const double clip = team.run.job.training.recipe.clip;
+  const double scale = clip > 0 && told.gradient_norm > clip ? clip / told.gradient_norm : 1;
+  ps::push_all(team.client, gradients_of(seat, scale), told.rate);
+}
+
+// The steps of a clock: one, or the local ones.
+template <typename T>
+Result<void> one_clock(Seat<T>& seat) {
+  Team<T>& team = seat.team;
+  take_values(team, seat.rank);
+  const int local = team.run.choice.local_steps;
+  const std::int64_t first = team.clock * local;
+  const std::int64_t end = std::min(first + local, team.run.steps);
+  for (std::int64_t step = first; step < end; ++step) {
+    ServedStep told;
+    if (Result<void> done = one_step(seat, step, told); !done) return done;
+    if (!seat.leads()) continue;
+    if (step + 1 == end) push(seat, told);
+    told.end_ns = comm::now_ns();
+    if (team.run.note) team.run.note(told);
+    seat.begin_ns = told.end_ns;
+    seat.waited_s = 0;
+  }
+  return {};
+}
+
+std::int64_t clocks_of(std::int64_t steps, int local_steps) { return (steps + local_steps - 1) / local_steps; }
+
+// New values, if there is another clock.
+template <typename T>
+Result<void> begin_clock(Seat<T>& seat) {
+  Team<T>& team = seat.team;
+  const std::int64_t clocks = clocks_of(team.run.steps, team.run.choice.local_steps);
+  seat.begin_ns = comm::now_ns();
+  team.goes_on = team.client.worker.clock < clocks;
+  if (!team.goes_on) return {};
+  const double before_s = team.client.waited_s;
+  Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
+  if (!values) return tl::unexpected(values.error());
+  team.values = std::move(*values);
+  team.clock = team.client.worker.clock;
+  team.goes_on = team.clock < clocks;  // with backup workers, the others may have come to the end
+  seat.waited_s = team.client.waited_s - before_s;
+  if (team.goes_on && team.run.pulled) team.run.pulled(team.client, team.values);
+  return {};
+}
+
+// All workers' updates are in what is read behind the barrier.
+template <typename T>
+Result<void> end_work(Team<T>& team) {
+  if (Result<void> all = ps::wait_for_acks(team.client); !all) return all;
+  if (Result<void> through = ps::barrier(team.client); !through) return through;
+  const Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
+  if (!values) return tl::unexpected(values.error());
+  if (team.run.pulled) team.run.pulled(team.client, *values);
+  return ps::leave(team.client);
+}
+
+template <typename T>
+Result<void> join_job(Seat<T>& seat) {
+  ps::Client& client = seat.team.client;
+  return ps::join(client, [&](ShardId id) {
+    const ps::Shard& shard = shard_at(client, id);
+    const float* const from = whole_of(seat.rank) + place_of(seat.team.run.tensors, shard);
+    return ps::payload_of(std::vector<float>(from, from + shard.count));
+  });
+}
+
+// The leader's errors are known to the others before they wait for it.
+template <typename T>
+Result<void> work(Seat<T>& seat) {
+  Team<T>& team = seat.team;
+  Result<void> own;
+  if (seat.leads()) own = join_job(seat);
+  while (true) {
+    if (seat.leads() && own) own = begin_clock(seat);
+    if (seat.leads() && !own) team.failure = own.error();
+    if (Result<void> met = meet(seat.rank); !met) return own ? met : own;
+    if (team.failure) return tl::unexpected(*team.failure);
+    if (!team.goes_on) return seat.leads() ? end_work(team) : Result<void>();
+    if (Result<void> done = one_clock(seat); !done) return done;
+    if (Result<void> met = meet(seat.rank); !met) return met;  // nobody reads the values any more
+  }
+}
+
+template <typename T>
+Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
+  kernel::flush_denormals();
+  Rank<T> rank(team.run.job, team.run.program, world);
+  const auto seed = static_cast<std::uint64_t>(team.run.job.training.recipe.seed);
+  if (Result<void> ready = set_up(rank, seed); !ready) return tl::unexpected(ready.error());
+  std::uint64_t state = seed + static_cast<std::uint64_t>(team.client.place);
+  if (team.client.place > 0) rank.seed = splitmix64(state);  // workers drop out different elements
+  Seat<T> seat{team, rank};
+  if (Result<void> done = work(seat); !done) return tl::unexpected(done.error());
+  if (team.run.ended) team.run.ended(rank);
+  return std::string();
 }
 
 }  // namespace
@@ -122,23 +292,32 @@ ServedTensors served_tensors(const spec::Job& job, const program::Program& progr
   return all;
 }
 
-ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tensors, const ServedRequest& request) {
+int divided_by(const ps::Choice& choice) {
+  return choice.settings.mode == ps::Mode::sync && choice.local_steps == 1 ? choice.workers : 1;
+}
+
+ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tensors, const ps::Choice& choice) {
   const spec::Recipe& recipe = job.training.recipe;
-  ps::LaunchOptions options{.servers = request.servers, .workers = request.workers, .copies = request.copies};
-  options.settings = request.mode;
+  ps::LaunchOptions options{.servers = choice.servers, .workers = choice.workers, .copies = choice.copies};
+  options.settings = choice.settings;
+  options.settings.divided_by = divided_by(choice);
   const bool adam = job.training.optimizer == spec::Optimizer::adam;
   options.settings.optimizer = adam ? ps::Optimizer::adamw : ps::Optimizer::sgd;
+  if (choice.local_steps > 1) options.settings.optimizer = ps::Optimizer::add;
   options.settings.adamw = {.beta1 = recipe.beta1, .beta2 = recipe.beta2, .epsilon = recipe.epsilon};
   options.settings.adamw.decay = options.settings.sgd.decay = recipe.weight_decay;
   options.settings.sgd.momentum = job.training.optimizer == spec::Optimizer::sgd ? 0 : recipe.momentum;
   options.shards = ps::shards_of(
-      {.counts = tensors.counts, .most = ps::even_size(tensors.counts, request.servers), .decays = tensors.decays});
+      {.counts = tensors.counts, .most = ps::even_size(tensors.counts, choice.servers), .decays = tensors.decays});
+  options.client.compression = choice.compression;
   return options;
 }
 
 template <typename T>
 Result<std::string> train_served(const ServedRun<T>& run, ps::Client& client) {
-  return comm::run_threads(1, {}, [&](comm::Communicator& alone) { return work(run, client, alone); });
+  Team<T> team{run, client};
+  return comm::run_threads(run.choice.group, {.timeout_s = client.options.timeout_s},
+                           [&](comm::Communicator& world) { return work_on(team, world); });
 }
 
 template Result<std::string> train_served(const ServedRun<float>&, ps::Client&);

@@ -1,15 +1,15 @@
-// Trains with a parameter server (ps/launch.hpp): a worker runs forward and backward passes on its share of the batch,
-// and servers run the optimizer.
+// A worker of a parameter server (ps/launch.hpp) at work: it runs forward and backward passes on its share of the
+// batch, and servers run the optimizer.
 //
-//     const ServedTensors tensors = served_tensors(job, program);                 // of a job on one device
-//     const ps::LaunchOptions options = served_options(job, tensors, {.servers = 2, .workers = 4});
+//     const ServedTensors tensors = served_tensors(job, program);                 // of a worker's job
+//     const ps::LaunchOptions options = served_options(job, tensors, choice);
 //     ps::launch(options, [&](ps::Client& client) {
-//       return train_served<float>({job, program, tensors, steps, read}, client);
+//       return train_served<float>({job, program, tensors, choice, steps, read}, client);
 //     });
 //
-// The job is that of one worker: one device, its share of the global batch. In sync mode two or four workers come to
-// the bits of a data-parallel run on two or four ranks (for other numbers the mean is rounded differently). A gradient
-// is clipped by its own norm, before it is pushed: no server sees the norm of the sum.
+// served_run.hpp does all of it. A worker is a rank, or a group of ranks that add their gradients up by all-reduce
+// before the first of them pushes. With local steps the ranks run the optimizer themselves, and what it changed is
+// pushed. A gradient is clipped by its own norm, before it is pushed: no server sees the norm of the sum.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 
 #include "core/error.hpp"
 #include "program/program.hpp"
+#include "ps/choice.hpp"
 #include "ps/launch.hpp"
 #include "spec/job.hpp"
 #include "train/rank.hpp"
@@ -31,32 +32,46 @@ struct ServedTensors {
   std::vector<bool> decays;
 };
 
-// REQUIRES: the job is for one device.
+// REQUIRES: the job has no other parallelism than copies of the model.
 ServedTensors served_tensors(const spec::Job& job, const program::Program& program);
 
-struct ServedRequest {
-  int servers = 1;
-  int workers = 1;
-  int copies = 1;
-  ps::Settings mode = {};  // sync, async or ssp (ps::parse_mode)
-};
+// The number that a worker's gradients are divided by already, beside its own tokens: in sync mode all workers, so that
+// their sum is the mean that an all-reduce trainer has, to the last bit.
+int divided_by(const ps::Choice& choice);
 
 // The optimizer is the job's.
-ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tensors, const ServedRequest& request);
+ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tensors, const ps::Choice& choice);
+
+// One step of a worker, as it tells it.
+struct ServedStep {
+  int worker = 0;          // its place
+  std::int64_t step = 0;   // of this worker, from 0
+  std::int64_t clock = 0;  // the same without local steps
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  double waited_s = 0;       // for values
+  double computed_s = 0;     // in passes; slowed down and paced
+  double loss_sum = 0;       // over its tokens
+  double gradient_norm = 0;  // of its mean gradient
+  double rate = 0;
+};
 
 template <typename T>
 struct ServedRun {
-  const spec::Job& job;
+  const spec::Job& job;  // of a worker; its global batch is what gradients are divided by
   const program::Program& program;
   const ServedTensors& tensors;
+  const ps::Choice& choice;
   std::int64_t steps = 0;
   // Fills rank.tokens and rank.labels with this worker's part of a step.
   std::function<Result<void>(Rank<T>& rank, int worker, std::int64_t step)> read = {};
-  std::function<void(std::int64_t step, const StepResult& result)> note = {};  // behind each step
+  std::function<void(const ServedStep& step)> note = {};  // behind each step
+  // New values; also those at the end, when all workers are through.
+  std::function<void(const ps::Client& client, const std::vector<ps::Arrival>& values)> pulled = {};
+  std::function<void(const Rank<T>& rank)> ended = {};  // on each rank
 };
 
-// From joining to leaving. The answer is the loss of each step on this worker's part, in hexadecimal, so that nothing
-// is rounded.
+// From joining to leaving.
 template <typename T>
 Result<std::string> train_served(const ServedRun<T>& run, ps::Client& client);
 

@@ -1,0 +1,76 @@
+#include "cli/train_served.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "cli/train_teller.hpp"
+#include "core/files.hpp"
+#include "report/served_report.hpp"
+#include "train/served_run.hpp"
+
+namespace twinpod::cli {
+namespace {
+
+// Of a rank, while all of them compute.
+Result<double> measure_peak(const TrainRequest& request, const TrainPlan& plan) {
+  const Result<std::string> text =
+      comm::run_processes(request.ranks, request.options, [&](comm::Communicator& world) -> Result<std::string> {
+        const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
+        if (!peak) return tl::unexpected(peak.error());
+        return fmt::format("{}", *peak);
+      });
+  if (!text) return tl::unexpected(text.error());
+  return std::strtod(text->c_str(), nullptr);
+}
+
+std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job) {
+  std::vector<std::string> notes;
+  if (job.training.recipe.clip > 0 && choice.local_steps == 1 && choice.workers > 1) {
+    notes.push_back(fmt::format(
+        "Gradients are clipped to {:g} by each worker, before they are added up: no server sees the norm of the sum. "
+        "With --clip 0, --mode sync --deterministic has the bits of --ranks {}.",
+        job.training.recipe.clip, choice.workers));
+  }
+  if (choice.straggler.factor > 1) {
+    const std::string who = choice.straggler.worker == ps::kAnyWorker
+                                ? "Each worker is"
+                                : fmt::format("Worker {} is", choice.straggler.worker);
+    notes.push_back(fmt::format("{} {:g} times as slow, on purpose, in {:g} % of its steps.", who,
+                                choice.straggler.factor, 100 * choice.straggler.share));
+  }
+  return notes;
+}
+
+}  // namespace
+
+Result<std::string> train_with_servers(const TrainRequest& request, const TrainPlan& plan) {
+  const ps::Choice& choice = *request.served;
+  std::ofstream metrics;
+  if (!request.metrics.empty()) {
+    metrics.open(request.metrics, std::ios::trunc);
+    if (!metrics) return input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
+  }
+  const Result<double> peak = measure_peak(request, plan);
+  if (!peak) return tl::unexpected(peak.error());
+  constexpr int kReplacements = 16;
+  Teller teller(plan.job, *peak, metrics);
+  train::ServedSettings settings;
+  settings.steps = train::steps_of(plan.job);
+  settings.deterministic = request.deterministic;
+  settings.timeout_s = request.options.timeout_s;
+  settings.replacements = kReplacements + request.faults.count();
+  settings.note = [&](const train::StepNote& note) { teller.tell(note); };
+  settings.watch = killer(request.faults, settings.steps);
+  const Result<train::ServedResult> run = train::run_served(plan.job, plan.samples, choice, settings);
+  teller.end();
+  if (!run) return tl::unexpected(run.error());
+  if (!request.trace.empty()) {
+    const Result<void> wrote = write_file(request.trace, report::served_trace(run->report));
+    if (!wrote) return tl::unexpected(wrote.error());
+  }
+  const report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  return request.json ? report::served_json(view) : report::served_text(view);
+}
+
+}  // namespace twinpod::cli
