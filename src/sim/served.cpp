@@ -114,8 +114,9 @@ class Simulation {
                                   : static_cast<double>(ps::compressed_bytes(input.choice.compression, elements)));
     }
     make_shards();
-    const int hosts =
-        std::max(input.choice.servers, (input.choice.workers - 1) / std::max(1, input.cluster.workers_per_host) + 1);
+    const auto hosts_for = [](int processes, int each) { return (processes - 1) / std::max(1, each) + 1; };
+    const int hosts = std::max(hosts_for(input.choice.servers, input.cluster.servers_per_host),
+                               hosts_for(input.choice.workers, input.cluster.workers_per_host));
     ports_.assign(2 * static_cast<std::size_t>(hosts), Port{input.cluster.host_bytes_per_s});
     ports_.resize(ports_.size() + 2 * static_cast<std::size_t>(input.choice.workers),
                   Port{input.cluster.worker_bytes_per_s});
@@ -135,8 +136,9 @@ class Simulation {
   std::size_t host_of(NodeId id) const {
     if (id == ps::kController) return 0;
     const Node& one = nodes_[static_cast<std::size_t>(id) - 1];
-    const int per_host = one.role == Role::server ? 1 : std::max(1, input_.cluster.workers_per_host);
-    return static_cast<std::size_t>(one.place / per_host);
+    const ServedCluster& cluster = input_.cluster;
+    const int each = one.role == Role::server ? cluster.servers_per_host : cluster.workers_per_host;
+    return static_cast<std::size_t>(one.place / std::max(1, each));
   }
 
   void make_shards();
@@ -493,7 +495,8 @@ void Simulation::on_computed(Node& one) {
                            .begin_s = one.step_begin_s,
                            .end_s = now(),
                            .waited_s = one.waited_s,
-                           .loss = std::numeric_limits<double>::quiet_NaN()});
+                           .loss = std::numeric_limits<double>::quiet_NaN(),
+                           .computed_s = now() - one.step_begin_s - one.waited_s});
   begin_step(one);
 }
 
@@ -671,7 +674,8 @@ ps::ServedReport run_all_reduced(const ServedInput& input, double reduce_s) {
                               .begin_s = begin,
                               .end_s = end,
                               .waited_s = end - begin - own,
-                              .loss = std::numeric_limits<double>::quiet_NaN()});
+                              .loss = std::numeric_limits<double>::quiet_NaN(),
+                              .computed_s = own});
       report.worker_waited_s[static_cast<std::size_t>(worker)] += end - begin - own;
     }
     begin = end;

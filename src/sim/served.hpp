@@ -53,7 +53,8 @@ struct ServedCluster {
   double memory_bytes_per_s = 100e9;  // of a server's host
   double latency_s = 10e-6;           // of a message between hosts
   double message_s = 2e-6;            // that a server is busy with any message
-  int workers_per_host = 1;           // server i stands on host i, beside the workers
+  int workers_per_host = 1;
+  int servers_per_host = 1;  // they stand beside the workers, from the first host on
 };
 
 // A process that ends without a word. Another one takes its place.
