@@ -67,6 +67,17 @@ constexpr std::array<Flag, A + B> joined(const std::array<Flag, A>& a, const std
   return all;
 }
 
+// A list without one of its flags, for a command that has another of that name. REQUIRES: it is there once.
+template <std::size_t A>
+constexpr std::array<Flag, A - 1> without(const std::array<Flag, A>& flags, std::string_view name) {
+  std::array<Flag, A - 1> rest{};
+  std::size_t count = 0;
+  for (const Flag& flag : flags) {
+    if (flag.name != name) rest[count++] = flag;
+  }
+  return rest;
+}
+
 // One model or job file on one cluster; `cluster` is empty when the job file names it. Flags with a setting and --set
 // change the job. `no_cluster` makes a cluster for a job that has none; without it, one must be named.
 Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster,

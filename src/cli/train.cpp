@@ -42,7 +42,8 @@ constexpr std::array kOwnFlags = {
          ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 60 s)", ""},
 };
-constexpr std::array kFlags = joined(joined(joined(kJobFlags, kTrainingFlags), kOwnFlags), kServedFlags);
+constexpr std::array kFlags =
+    joined(joined(joined(without(kJobFlags, "servers"), kTrainingFlags), kOwnFlags), kServedFlags);
 
 Result<std::string> run_train(const Arguments& arguments) {
   const Result<TrainRequest> request = train_request(arguments);

@@ -122,6 +122,8 @@ struct Rank {
   int kind = 0;
   int tp_rank = 0;
   int dp_rank = 0;
+  int copies = 1;  // of the model, in all processes of the run, and
+  int copy = 0;    // which of them this is: dropout counts samples by it
   Sizes sizes;
   Memory memory;
   std::array<comm::Communicator*, layout::kNumGroups> groups{};  // null: alone in it

@@ -103,8 +103,7 @@ kernel::Dropout dropout_of(const Rank<T>& rank, Drop what, int layer, int micro_
     std::uint64_t state = key ^ static_cast<std::uint64_t>(part);
     key = splitmix64(state);
   }
-  const std::int64_t copies = spec::data_parallel(rank.job);
-  const std::int64_t token = (micro_batch * copies + rank.dp_rank) * rank.sizes.tokens;
+  const std::int64_t token = (std::int64_t{micro_batch} * rank.copies + rank.copy) * rank.sizes.tokens;
   if (what != Drop::scores) return {key, rate, token, 1};
   const std::int64_t heads = rank.job.model.attention.heads;
   return {key, rate, token * heads + rank.tp_rank * rank.sizes.attention.heads, heads};

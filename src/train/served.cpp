@@ -9,8 +9,8 @@
 
 #include "comm/wait.hpp"
 #include "core/half.hpp"
-#include "core/rng.hpp"
 #include "kernel/processor.hpp"
+#include "kernel/product.hpp"
 #include "train/rate.hpp"
 
 namespace twinpod::train {
@@ -265,11 +265,12 @@ Result<void> work(Seat<T>& seat) {
 template <typename T>
 Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
   kernel::flush_denormals();
+  kernel::set_threads(1);
   Rank<T> rank(team.run.job, team.run.program, world);
   const auto seed = static_cast<std::uint64_t>(team.run.job.training.recipe.seed);
   if (Result<void> ready = set_up(rank, seed); !ready) return tl::unexpected(ready.error());
-  std::uint64_t state = seed + static_cast<std::uint64_t>(team.client.place);
-  if (team.client.place > 0) rank.seed = splitmix64(state);  // workers drop out different elements
+  rank.copies = team.run.choice.workers * team.run.choice.group;
+  rank.copy = team.client.place * team.run.choice.group + rank.dp_rank;
   Seat<T> seat{team, rank};
   if (Result<void> done = work(seat); !done) return tl::unexpected(done.error());
   if (team.run.ended) team.run.ended(rank);

@@ -128,7 +128,6 @@ Result<void> read_share(const Setting& stage, Rank<T>& rank, int worker, std::in
 
 template <typename T>
 Result<std::string> be_worker(const Setting& stage, ps::Client& client) {
-  kernel::set_threads(1);
   kernel::tune_gemm(!stage.settings.deterministic);
   ServedRun<T> run{stage.worker_job, stage.program, stage.tensors, stage.choice, stage.settings.steps};
   run.read = [&](Rank<T>& rank, int worker, std::int64_t step) { return read_share(stage, rank, worker, step); };

@@ -224,6 +224,8 @@ Rank<T>::Rank(const spec::Job& job_, const program::Program& program_, comm::Com
   kind = program::kind_of_rank(program, rank);
   tp_rank = layout::coordinate(program.mesh, rank, Axis::tp);
   dp_rank = layout::coordinate(program.mesh, rank, Axis::dp);
+  copies = spec::data_parallel(job);
+  copy = dp_rank;
   sizes = sizes_of(job, tp_rank);
   pieces = pieces_of(job, program, kind);
   shards_gradients = program::scatters_each_pass(job);
