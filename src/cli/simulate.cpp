@@ -334,8 +334,8 @@ const Command kSimulate = {
     "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --slice search\n"
     "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --checkpoint-every 100 --store "
     "local,shared\n"
-    "twinpod simulate llama3-8b --on h100-superpod --servers 16 --workers 256 --mode async --global-batch 1024\n"
-    "twinpod simulate llama3-8b --on h100-superpod --servers 4 --copies 2 --workers 8 --group 8 --mode ssp:3 --kill "
+    "twinpod simulate gpt3-1.3b --on h100-superpod --servers 16 --workers 256 --mode async --global-batch 4096\n"
+    "twinpod simulate gpt3-1.3b --on h100-superpod --servers 4 --copies 2 --workers 8 --group 8 --mode ssp:3 --kill "
     "server:1@9s\n"
     "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,

@@ -73,11 +73,19 @@ sim::ServedCluster network_of(const spec::Job& job, const ps::Choice& choice) {
   return network;
 }
 
-Result<double> predicted_step_s(const spec::Job& worker) {
-  if (Result<void> valid = layout::check(worker); !valid) return tl::unexpected(valid.error());
+// The optimizer's state is with the servers: a worker holds as much as one that leaves it on the host.
+Result<void> check_memory(spec::Job worker) {
+  worker.layout.offload_optimizer = true;
   const Result<program::Program> program = program::generate(worker);
   if (!program) return tl::unexpected(program.error());
-  if (Result<void> fits = program::check_memory(*program); !fits) return tl::unexpected(fits.error());
+  return program::check_memory(*program);
+}
+
+Result<double> predicted_step_s(const spec::Job& worker) {
+  if (Result<void> valid = layout::check(worker); !valid) return tl::unexpected(valid.error());
+  if (Result<void> fits = check_memory(worker); !fits) return tl::unexpected(fits.error());
+  const Result<program::Program> program = program::generate(worker);
+  if (!program) return tl::unexpected(program.error());
   const Result<sim::StepRun> run = plan::predict_step(worker, *program, plan::Surroundings{});
   if (!run) return tl::unexpected(run.error());
   return run->step_s;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/args.hpp"
+#include "cli/job_request.hpp"
 #include "cli/served_flags.hpp"
 #include "core/error.hpp"
 #include "sim/served.hpp"
@@ -18,16 +19,13 @@
 
 namespace twinpod::cli {
 
-// Those that name what simulate has besides `--servers`, which alone means a step with servers in closed form.
-inline constexpr std::array kSimulateServedFlags = [] {
-  std::array<Flag, kServedFlags.size() + 2> flags{};
-  for (std::size_t i = 1; i < kServedFlags.size(); ++i) flags[i - 1] = kServedFlags[i];
-  flags[kServedFlags.size() - 1] = {"step-time", "TIME", "with --workers: what a worker's passes take", ""};
-  flags[kServedFlags.size()] = {"steps", "N", "with --workers: steps that each of them does (default 20)", ""};
-  flags[kServedFlags.size() + 1] = {"kill", "WHO@TIME",
-                                    "with --workers: server:1@2s or worker:0@500ms dies; with commas", ""};
-  return flags;
-}();
+inline constexpr std::array kRunFlags = {
+    Flag{"step-time", "TIME", "with --workers: what a worker's passes take (default: as they are predicted)", ""},
+    Flag{"steps", "N", "with --workers: steps that each of them does (default 20)", ""},
+    Flag{"kill", "WHO@TIME", "with --workers: server:1@2s or worker:0@500ms dies; with commas between them", ""},
+};
+// `--servers` alone means one step with servers in closed form, and is a flag of the job.
+inline constexpr std::array kSimulateServedFlags = joined(without(kServedFlags, "servers"), kRunFlags);
 
 bool wants_served_run(const Arguments& arguments);
 

@@ -29,7 +29,7 @@ constexpr std::array kStudyFlags = {
     Flag{"straggler", "WHO", "slow workers: 0:2 (worker 0 twice as slow; the default), any:3:0.1, or none", ""},
     Flag{"pace", "TIME",
          "the least that a worker's step takes (default: so long that these cores stand for a device each)", ""},
-    Flag{"steps", "N", "of each worker in each mode (default: what takes about two minutes in all)", ""},
+    Flag{"steps", "N", "of each worker in each mode (default: what takes about a minute and a half in all)", ""},
     Flag{"target", "L", "loss for the time to target (default: the loss that all modes come to)", ""},
     Flag{"simulated-workers", "LIST", "workers to simulate at scale (default 16,64,256), or none", ""},
     Flag{"on", "CLUSTER", "simulate at scale there (default: hosts like this one on 10 Gbit/s Ethernet)", ""},
@@ -42,7 +42,7 @@ constexpr std::array kStudyFlags = {
 };
 constexpr std::array kFlags = joined(kStudyFlags, kTrainingFlags);
 
-constexpr double kWholeStudy_s = 100;  // that training in all modes together should take
+constexpr double kTrainingSeconds = 80;  // that training in all modes together should take
 
 struct StudyRequest {
   ps::Choice choice;
@@ -146,7 +146,7 @@ int steps_for(const StudyRequest& request, double step_s) {
   const ps::Straggler& s = request.choice.straggler;
   const double all =
       s.worker == ps::kAnyWorker ? 1 + s.share * (s.factor - 1) * request.choice.workers : 1 + s.share * (s.factor - 1);
-  const double each = kWholeStudy_s / static_cast<double>(request.modes.size());
+  const double each = kTrainingSeconds / static_cast<double>(request.modes.size());
   return std::clamp(static_cast<int>(each / (all * step_s)), 20, 1000);
 }
 

@@ -158,7 +158,8 @@ Result<double> passes_alone(StudyJob& job, int workers) {
   job.request.job = whole;
   if (!answer) return tl::unexpected(answer.error());
   std::vector<double> seconds;
-  for (const Json& step : Json::parse(*answer)["steps"]) seconds.push_back(step[0].get<double>());
+  const Json told = Json::parse(*answer);
+  for (const Json& step : told["steps"]) seconds.push_back(step[0].get<double>());
   seconds.erase(seconds.begin(), seconds.begin() + 2);  // they warm up
   return median(seconds);
 }

@@ -89,12 +89,20 @@ double seconds_to(const std::vector<StudyPoint>& curve, double loss) {
   return -1;
 }
 
+std::string straggler_words(const Study& study) {
+  const Result<ps::Straggler> who = ps::parse_straggler(study.straggler);
+  if (!who || who->factor == 1) return "";
+  const std::string name = who->worker == ps::kAnyWorker ? "each worker" : fmt::format("worker {}", who->worker);
+  const std::string when = who->share < 1 ? fmt::format(" in {:g} % of its steps", 100 * who->share) : "";
+  return fmt::format(", {} {:g} times as slow{}", name, who->factor, when);
+}
+
 std::string study_text(const Study& study) {
   const std::string servers = fmt::format("{} server{}", study.servers, study.servers == 1 ? "" : "s");
   std::string text =
       fmt::format("{}: {} workers, {}, {} steps of each", study.name, study.workers, servers, study.steps);
   if (study.pace_s > 0) text += fmt::format(", a step takes {} at least", format_seconds(study.pace_s));
-  if (study.straggler != "none") text += fmt::format(", straggler {}", study.straggler);
+  text += straggler_words(study);
   text += "\ntrained on this machine, and the same cases simulated\n\n";
   add_measured(study, text);
   text += fmt::format(

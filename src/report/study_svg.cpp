@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/study_report.hpp"
 #include "report/svg_canvas.hpp"
@@ -41,7 +42,7 @@ double round_step(double range, int count) {
 }
 
 std::string tick_text(double value) {
-  if (std::abs(value) >= 10000) return format_count(value);
+  if (std::abs(value) >= 1000) return with_thousands(value);
   return fmt::format("{:.4g}", std::abs(value) < 1e-9 ? 0 : value);
 }
 
@@ -168,6 +169,7 @@ void draw_scaling(Canvas& canvas, const Study& study, Chart chart) {
       const double y = chart.y(std::clamp(one.scale_factor, 0.0, 1.0));
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", x, y);
       canvas.circle(x, y, 4, colour_of(i));
+      if (i > 0) continue;
       canvas.text(x, chart.top + chart.height + 20, fmt::format("{}", one.workers),
                   {.size = 13, .anchor = "middle", .colour = kSoft});
     }
@@ -194,7 +196,7 @@ std::string study_svg(const Study& study) {
   std::string words = fmt::format("{} workers, {} server{}, {} steps of each", study.workers, study.servers,
                                   study.servers == 1 ? "" : "s", study.steps);
   if (study.pace_s > 0) words += fmt::format(", {} a step", format_seconds(study.pace_s));
-  if (study.straggler != "none") words += fmt::format(", straggler {}", study.straggler);
+  words += straggler_words(study);
   canvas.text(64, 62, words, {.size = 15, .colour = kSoft});
   draw_legend(canvas, study);
   constexpr double kLeft = 110;

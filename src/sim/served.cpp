@@ -622,7 +622,7 @@ ServedRun Simulation::result() {
     if (histogram.size() < own.size()) histogram.resize(own.size());
     for (std::size_t k = 0; k < own.size(); ++k) histogram[k] += own[k];
     if (one.role != Role::server || !one.alive) continue;
-    report_.server_busy_s.push_back(one.busy_s);
+    report_.server_busy_s.push_back(std::min(one.busy_s, report_.seconds));  // it may have work left at the end
     report_.server_queue_s.push_back(one.handled > 0 ? one.queued_s / static_cast<double>(one.handled) : 0);
     run.server_out_s.push_back(ports_[2 * host_of(one.id)].busy_s);
     run.server_in_s.push_back(ports_[2 * host_of(one.id) + 1].busy_s);
