@@ -108,7 +108,7 @@ std::string simulated_served_text(const SimulatedServedView& view) {
 std::string simulated_served_json(const SimulatedServedView& view) {
   const ps::ServedReport& report = view.run.report;
   Json json;
-  json["name"] = view.job.name.empty() ? view.job.model.name : view.job.name;
+  json["name"] = view.job.model.name;
   json["cluster"] = view.job.cluster.name;
   add_choice(view.input.choice, json);
   json["steps"] = view.input.job.steps;

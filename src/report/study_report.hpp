@@ -16,7 +16,7 @@ struct StudyPoint {
 };
 
 struct StudyMode {
-  std::string mode;  // "all_reduce", "sync", "async", "ssp:3"
+  std::string mode = {};  // "all_reduce", "sync", "async", "ssp:3"
   bool served = false;
   double tokens_per_s = 0;            // while all workers were at work
   double simulated_tokens_per_s = 0;  // the same case simulated
@@ -29,7 +29,7 @@ struct StudyMode {
 };
 
 struct StudyScaling {
-  std::string mode;
+  std::string mode = {};
   int workers = 0;
   int servers = 0;
   double tokens_per_s = 0;
@@ -37,18 +37,18 @@ struct StudyScaling {
 };
 
 struct Study {
-  std::string name;
+  std::string name = {};
   int workers = 0;
   int servers = 0;
   int steps = 0;
   double step_s = 0;  // of a worker alone, its pace included
   double pace_s = 0;
-  std::string straggler;  // as it was written
+  std::string straggler = "none";  // as it was written
   double alone_tokens_per_s = 0;
   double target_loss = 0;
   bool own_target = false;  // the loss that all modes came to, because none was named
   std::vector<StudyMode> modes = {};
-  std::string scaled_on;  // where it was simulated at scale
+  std::string scaled_on = {};  // where it was simulated at scale
   std::vector<StudyScaling> scaling = {};
 };
 

@@ -138,6 +138,17 @@ TEST(SimServed, StalenessKeepsItsBound) {
   EXPECT_GT(stalest("async"), 100);
 }
 
+// A byte takes less than the clock's last digit after a week.
+TEST(SimServed, LongRunsEnd) {
+  ServedInput input = small_input("ssp:2", 2, 4);
+  input.cluster.host_bytes_per_s = input.cluster.worker_bytes_per_s = 400e9;
+  input.choice.straggler = *ps::parse_straggler("0:5");
+  input.job.step_s = 30000;
+  input.job.steps = 5;
+  const ps::ServedReport report = report_of(input);
+  EXPECT_NEAR(report.seconds, 5 * 5 * 30000, 10);
+}
+
 TEST(SimServed, BackupWorkersNeedNotBeWaitedFor) {
   ServedInput input = light_input("sync");
   const double whole = rate_of(input);
