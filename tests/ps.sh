@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # twinpod train --servers: sync is the all-reduce trainer to the bit, every mode learns, and kill -9 of servers and workers
-# loses no update.
+# loses no update; also over TCP, with two launchers.
 #
 #     tests/ps.sh [--program PATH]
 source "$(dirname "$0")/check.bash"
@@ -22,7 +22,7 @@ trains() {  # trains NAME FLAG...
 holds() {  # holds NAME EXPRESSION: of the run's JSON, `run`
   python3 -c 'import json, sys
 run = json.load(open(sys.argv[1]))
-if not eval(sys.argv[2]):
+if not eval("(" + sys.argv[2] + ")"):
     run["losses"] = run["losses"][:2] + run["losses"][-2:]
     sys.exit(f"not so: {sys.argv[2]}\n{json.dumps(run)}")' "$scratch/$1.json" "$2"
 }
@@ -42,9 +42,50 @@ assert reduced["final_loss"] == served["final_loss"]
 assert reduced["evaluations"][-1]["loss"] == served["evaluations"][-1]["loss"]' \
       "$scratch/reduced.json" "$scratch/served.json" && holds served "$all_counted and run['staleness_max'] == 0"
 }
-check "sync, 2 workers: the bits of two ranks" same_bits 2 --dropout 0.1
+check "sync, 3 workers: the bits of three ranks" same_bits 3 --set training.global_batch=6 --dropout 0.1
 check "sync, 4 workers: the bits of four ranks" same_bits 4 --set training.evaluate_every=2
-check "sync, 3 workers: the bits of three ranks" same_bits 3 --set training.global_batch=6
+
+# Two launchers, as on two hosts.
+port=$((20000 + $$ % 400 * 100))
+start_host() {  # start_host HOST FLAG...: in the background
+  local host=$1
+  shift
+  timeout 60 "$program" train "$job" --hosts 127.0.0.1,127.0.0.1 --host "$host" --port "$port" --json "$@" \
+    >"$scratch/host$host.json" 2>"$scratch/host$host.err" </dev/null &
+  last_host=$!
+}
+
+same_bits_on_hosts() {  # as the run of four ranks before
+  local flags=(--servers 2 --workers 4 --clip 0 --deterministic --set training.evaluate_every=2)
+  start_host 1 "${flags[@]}"
+  local other=$last_host
+  start_host 0 "${flags[@]}"
+  wait "$last_host" && wait "$other" || { cat "$scratch"/host?.err && return 1; }
+  python3 -c 'import json, sys
+reduced, one, other = (json.load(open(path)) for path in sys.argv[1:])
+assert one["final_loss"] == reduced["final_loss"], (one["final_loss"], reduced["final_loss"])
+assert one["updates_lost"] == other["updates_lost"] == 0 < one["updates_applied"]' \
+    "$scratch/reduced.json" "$scratch/host0.json" "$scratch/host1.json"
+}
+check "over TCP, two hosts: the bits of four ranks" same_bits_on_hosts
+
+a_host_dies() {
+  local flags=(--servers 2 --workers 2 --copies 2 --mode ssp:1 --pace 10ms --steps 60 --timeout 6s)
+  port=$((port + 50))
+  : >"$scratch/metrics"
+  start_host 1 "${flags[@]}"
+  local other=$last_host
+  start_host 0 "${flags[@]}" --metrics "$scratch/metrics"
+  while kill -0 "$last_host" 2>/dev/null && (($(wc -l <"$scratch/metrics") < 20)); do sleep 0.05; done
+  pkill -9 -P "$other"  # the launcher of the other host, whose parent is `timeout`; its processes go with it
+  { wait "$other"; } 2>/dev/null
+  wait "$last_host" || { cat "$scratch/host0.err" && return 1; }
+  python3 -c 'import json, sys
+run = json.load(open(sys.argv[1]))
+assert run["steps"] == 60 and run["deaths"] == 2 and run["failovers"] > 0 and run["updates_lost"] == 0, run
+assert run["final_loss"] < 4.2, run["final_loss"]' "$scratch/host0.json"
+}
+check "a host dies, the other goes on" a_host_dies
 
 learns() {  # learns EXPRESSION FLAG...
   local expression=$1
@@ -52,12 +93,20 @@ learns() {  # learns EXPRESSION FLAG...
   trains run --steps 30 "$@" &&
     holds run "run['losses'][-1] < run['losses'][0] - 0.3 and run['final_loss'] < 5.2 and $all_counted and $expression"
 }
-check "async" learns "run['updates_applied'] % 60 == 0" --servers 2 --workers 2 --mode async
-check "ssp:2, compressed" learns "run['staleness_max'] <= 2 and run['pushed_bytes'] < run['pulled_bytes'] / 2" \
-  --servers 1 --workers 2 --mode ssp:2 --compress top-k:0.1
-check "groups of two ranks" learns "run['peak_memory_bytes'] == run['predicted_peak_memory_bytes']" \
-  --servers 1 --workers 2 --group 2
-check "local steps" learns "run['pushed_bytes'] * 3 < run['losses'].__len__() * run['pulled_bytes']" \
+check "async" learns "run['updates_applied'] % 60 == 0" --servers 2 --workers 2 --mode async \
+  --metrics "$scratch/metrics" --trace "$scratch/trace"
+writes() {
+  [[ $(wc -l <"$scratch/metrics") == 30 ]] && python3 -c 'import json, sys
+[json.loads(line)["loss"] for line in open(sys.argv[1])]
+names = [event["name"] for event in json.load(open(sys.argv[2]))["traceEvents"]]
+assert names.count("passes") == 60 == names.count("push"), names' "$scratch/metrics" "$scratch/trace"
+}
+check "metrics and a trace" writes
+check "ssp:2, compressed, groups of two ranks" learns "run['staleness_max'] <= 2 and
+  run['pushed_bytes'] < run['pulled_bytes'] / 2 and run['peak_memory_bytes'] == run['predicted_peak_memory_bytes']" \
+  --servers 1 --workers 2 --mode ssp:2 --compress top-k:0.1 --group 2
+# Six clocks of five steps: twelve pushes of all, to sixteen pulls with those before and behind.
+check "local steps" learns "run['pushed_bytes'] * 4 == run['pulled_bytes'] * 3 and run['updates_applied'] % 12 == 0" \
   --servers 1 --workers 2 --local-steps 5
 check "a backup worker, and a straggler" learns "run['updates_dropped'] > 0" --servers 1 --workers 3 --backup 1 \
   --set training.global_batch=6 --straggler 0:3 --pace 5ms
@@ -68,8 +117,7 @@ dies() {  # dies DEATHS EXPRESSION FLAG...
   trains run --steps 60 --servers 3 --workers 2 --copies 2 --mode ssp:1 --pace 10ms "$@" &&
     holds run "run['deaths'] == $deaths and $all_counted and run['final_loss'] < 4.2 and $expression"
 }
-check "a server dies" dies 1 "run['failovers'] > 0" --fault kill:server:1@20
-check "a worker dies" dies 1 "run['failovers'] == 0" --fault kill:worker:0@20
+check "a server and a worker die" dies 2 "run['failovers'] > 0" --fault kill:server:1@20,kill:worker:0@35
 check "six die, any of them" dies 6 "run['staleness_max'] <= 1" --fault random:6
 
 refuses() {  # refuses STATUS PATTERN FLAG...
@@ -89,16 +137,10 @@ check "refuses checkpoints" refuses 2 "--store does not go with --servers" --ser
 check "refuses ranks" refuses 2 "--workers N" --servers 1 --workers 2 --ranks 2
 check "refuses more copies than servers" refuses 2 "each copy is on a server" --servers 1 --workers 2 --copies 2
 check "refuses a fault of nobody" refuses 2 "0 to 1" --servers 2 --workers 2 --fault kill:server:2@3
+check "refuses more hosts than workers" refuses 2 "one on each host" --servers 1 --workers 1 --hosts 10.0.0.1,10.0.0.2
+check "refuses a host without servers" refuses 2 "--servers" --host 1
 check "refuses a fault without servers" refuses 2 "--servers" --fault kill:server:2@3
 
-trains run --servers 1 --workers 2 --metrics "$scratch/metrics" --trace "$scratch/trace"
-writes() {
-  [[ $(wc -l <"$scratch/metrics") == 6 ]] && python3 -c 'import json, sys
-[json.loads(line)["loss"] for line in open(sys.argv[1])]
-names = [event["name"] for event in json.load(open(sys.argv[2]))["traceEvents"]]
-assert names.count("passes") == 12 == names.count("push"), names' "$scratch/metrics" "$scratch/trace"
-}
-check "metrics and a trace" writes
 check "nothing is left in /dev/shm" test "$(shm_files)" == "$before"
 check "no process is left" test -z "$(pgrep -f -- "train $job")"
 finish_checks

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
@@ -74,10 +75,43 @@ Result<int> ranks_of(const Arguments& arguments, const std::optional<SavedJob>& 
   return copies * job->layout.tp * job->layout.pp;
 }
 
+// Addresses with commas between them.
+Result<void> read_hosts(const Arguments& arguments, TrainRequest& request) {
+  constexpr int kPort = 7700;
+  std::istringstream list(arguments.value_or("hosts", ""));
+  for (std::string host; std::getline(list, host, ',');) request.hosts.push_back(host);
+  for (const std::string_view flag : {"host", "port"}) {
+    if (request.hosts.empty() && arguments.has(flag)) {
+      return input_error(fmt::format("--{} without --hosts", flag), "--hosts 10.0.0.1,10.0.0.2 --host 1");
+    }
+  }
+  const Result<int> host = whole_number(arguments, "host", 0, 0);
+  if (!host) return tl::unexpected(host.error());
+  const Result<int> port = whole_number(arguments, "port", 1024, kPort);
+  if (!port) return tl::unexpected(port.error());
+  request.host = *host;
+  request.port = *port;
+  if (request.hosts.empty()) return {};
+  const int hosts = static_cast<int>(request.hosts.size());
+  if (*host >= hosts) {
+    return input_error(fmt::format("--host {} of {} --hosts", *host, hosts), fmt::format("0 to {}", hosts - 1));
+  }
+  if (request.served->workers < hosts) {
+    return input_error(fmt::format("{} --workers on {} --hosts", request.served->workers, hosts),
+                       fmt::format("--workers {} or more: one on each host", hosts));
+  }
+  if (*port > 65000) return input_error(fmt::format("--port {}", *port), "up to 65000: each process has the next one");
+  return {};
+}
+
 // With a parameter server, and nothing beside that it does not go with.
 Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
   const bool faults = arguments.has("fault");
   if (!wants_servers(arguments)) {
+    for (const std::string_view flag : {"hosts", "host", "port"}) {
+      if (arguments.has(flag))
+        return input_error(fmt::format("--{} without --servers", flag), "--servers 2 --workers 4, or mpirun");
+    }
     if (faults)
       return input_error("--fault rehearses the death of servers and workers", "--servers 3 --copies 2 --fault ...");
     return {};
@@ -101,7 +135,7 @@ Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
   if (!parsed) return tl::unexpected(parsed.error());
   request.served = *choice;
   request.faults = *parsed;
-  return {};
+  return read_hosts(arguments, request);
 }
 
 // What a worker's rank cannot be.

@@ -39,6 +39,9 @@ struct TrainRequest {
   std::shared_ptr<const StopSignal> stop = {};          // null: signals end it at once
   std::optional<ps::Choice> served = {};                // with a parameter server; none: by all-reduce
   Faults faults = {};                                   // of its processes, on purpose
+  std::vector<std::string> hosts = {};                  // of the parameter server; none: this one
+  int host = 0;                                         // which of them this is
+  int port = 0;
 };
 
 Result<TrainRequest> train_request(const Arguments& arguments);

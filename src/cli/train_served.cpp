@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "cli/train_teller.hpp"
@@ -12,10 +13,12 @@
 namespace twinpod::cli {
 namespace {
 
-// Of a rank, while all of them compute.
+// Of a rank, while all that are on this host compute.
 Result<double> measure_peak(const TrainRequest& request, const TrainPlan& plan) {
-  const Result<std::string> text =
-      comm::run_processes(request.ranks, request.options, [&](comm::Communicator& world) -> Result<std::string> {
+  const int hosts = std::max(1, static_cast<int>(request.hosts.size()));
+  const int workers = (request.served->workers - request.host + hosts - 1) / hosts;
+  const Result<std::string> text = comm::run_processes(
+      workers * request.served->group, request.options, [&](comm::Communicator& world) -> Result<std::string> {
         const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
         if (!peak) return tl::unexpected(peak.error());
         return fmt::format("{}", *peak);
@@ -60,6 +63,9 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   settings.deterministic = request.deterministic;
   settings.timeout_s = request.options.timeout_s;
   settings.replacements = kReplacements + request.faults.count();
+  settings.hosts = request.hosts;
+  settings.host = request.host;
+  settings.port = request.port;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
   settings.watch = killer(request.faults, settings.steps);
   const Result<train::ServedResult> run = train::run_served(plan.job, plan.samples, choice, settings);
@@ -69,7 +75,11 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
     const Result<void> wrote = write_file(request.trace, report::served_trace(run->report));
     if (!wrote) return tl::unexpected(wrote.error());
   }
-  const report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  if (!request.hosts.empty()) {
+    view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
+                                     request.host, request.hosts.size()));
+  }
   return request.json ? report::served_json(view) : report::served_text(view);
 }
 

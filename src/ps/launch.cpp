@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "comm/shared.hpp"
 #include "kernel/processor.hpp"
@@ -48,12 +49,52 @@ struct Launcher {
   Controller controller = {};
   std::vector<Process> processes = {};  // alive
   std::vector<Grave> graves = {};
-  NodeId next_id = 1;
+  NodeId next_id = 1;                            // of one that comes for a dead one
+  std::vector<NodeId> dead = {};                 // of this host
+  std::map<NodeId, std::int64_t> heard_ns = {};  // of the launchers of other hosts
+  std::set<NodeId> through = {};                 // those whose workers came to their end, or that are gone
+  bool ended = false;                            // the controller said so
   int deaths = 0;
   std::optional<Error> failure = {};
 };
 
 Desk& desk_of(const comm::Segment& segment, NodeId id) { return *reinterpret_cast<Desk*>(comm::arena_of(segment, id)); }
+
+// Launchers have the first numbers, then servers and workers in their order: numbers of a host are alike modulo hosts.
+NodeId first_worker(const LaunchOptions& options) {
+  const int hosts = num_hosts(options);
+  return hosts + (options.servers + hosts - 1) / hosts * hosts;
+}
+
+NodeId first_replacement(const LaunchOptions& options) {
+  const int hosts = num_hosts(options);
+  return first_worker(options) + (options.workers + hosts - 1) / hosts * hosts + options.host;
+}
+
+int num_numbers(const LaunchOptions& options) {
+  return first_replacement(options) - options.host + num_hosts(options) * options.replacements;
+}
+
+Result<Link> link_of(const LaunchOptions& options, const comm::Segment& segment, NodeId id) {
+  if (options.hosts.empty()) return shared_link(segment, id);
+  std::vector<Address> addresses;
+  for (NodeId node = 0; node < segment.ranks; ++node) {
+    const std::string& host = options.hosts[static_cast<std::size_t>(node) % options.hosts.size()];
+    addresses.push_back({node, fmt::format("tcp://{}:{}", host, options.port + node)});
+  }
+  return zeromq_link(id, addresses);
+}
+
+// Of a process that cannot go on.
+[[noreturn]] void fail(Desk& desk, const Error& error) {
+  const std::string text = error.message + error.hint;
+  desk.bytes = std::min(text.size(), desk.text.size());
+  std::memcpy(desk.text.data(), text.data(), desk.bytes);
+  desk.kind = error.kind;
+  desk.hint_bytes = desk.bytes == text.size() ? error.hint.size() : 0;
+  desk.failed = true;
+  _exit(1);
+}
 
 void keep_to_core(NodeId id) {
   cpu_set_t allowed;
@@ -82,10 +123,12 @@ void note(Account& account, const Client& client) {
 // Its last act is to say what it holds.
 [[noreturn]] void be_server(const Launcher& launcher, NodeId id, int place) {
   kernel::flush_denormals();  // as those do who run the optimizer themselves
-  const Link link = shared_link(launcher.segment, id);
+  Desk& desk = desk_of(launcher.segment, id);
+  const Result<Link> made = link_of(launcher.options, launcher.segment, id);
+  if (!made) fail(desk, made.error());
+  const Link& link = *made;
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
   server.memory = link.memory;
-  Desk& desk = desk_of(launcher.segment, id);
   serve(link, server, launcher.options.client.tick_s, [&](const Server& now) {
     desk.account.server = now.counters;
     if (!is_closed(launcher.ledger)) return false;
@@ -96,33 +139,29 @@ void note(Account& account, const Client& client) {
 }
 
 [[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
-  Client client = make_client(shared_link(launcher.segment, id), id, launcher.options.shards, launcher.options.client);
+  Desk& desk = desk_of(launcher.segment, id);
+  const Result<Link> link = link_of(launcher.options, launcher.segment, id);
+  if (!link) fail(desk, link.error());
+  Client client = make_client(*link, id, launcher.options.shards, launcher.options.client);
   client.place = place;
   client.acked = acked_by(launcher.ledger, id);
-  Desk& desk = desk_of(launcher.segment, id);
   client.account = [&](const Client& now) { note(desk.account, now); };
   const Result<std::string> answer = launcher.body(client);
-  const std::string text = answer ? *answer : answer.error().message + answer.error().hint;
-  desk.bytes = std::min(text.size(), desk.text.size());
-  std::memcpy(desk.text.data(), text.data(), desk.bytes);
-  if (!answer) {
-    desk.kind = answer.error().kind;
-    desk.hint_bytes = desk.bytes == text.size() ? answer.error().hint.size() : 0;
-  }
   note(desk.account, client);
-  (answer ? desk.finished : desk.failed) = true;
+  if (!answer) fail(desk, answer.error());
+  desk.bytes = std::min(answer->size(), desk.text.size());
+  std::memcpy(desk.text.data(), answer->data(), desk.bytes);
+  desk.finished = true;
   client.link.close(client.link.state);
   std::fflush(nullptr);
-  _exit(answer ? 0 : 1);
+  _exit(0);
 }
 
-Result<void> start_process(Launcher& launcher, Role role, int place) {
-  const NodeId id = launcher.next_id;
+Result<void> start_process(Launcher& launcher, Role role, int place, NodeId id) {
   if (id >= launcher.segment.ranks) {
     return infeasible(fmt::format("{} processes died, and there are no numbers for more", launcher.deaths),
                       "more replacements");
   }
-  ++launcher.next_id;
   desk_of(launcher.segment, id).account.role = role;
   desk_of(launcher.segment, id).account.place = place;
   std::fflush(nullptr);
@@ -142,7 +181,8 @@ Result<void> start_process(Launcher& launcher, Role role, int place) {
 // A worker that came to its end needs no replacement, and one whose body failed would fail again.
 void note_end(Launcher& launcher, const Process& process) {
   Outbox out;
-  remove(launcher.controller, process.id, out);
+  if (launcher.options.host == 0) remove(launcher.controller, process.id, out);
+  launcher.dead.push_back(process.id);
   launcher.link.forget(launcher.link.state, process.id);
   send_all(launcher.link, out);
   launcher.graves.push_back({process.id, launcher.controller.view.number});
@@ -155,7 +195,9 @@ void note_end(Launcher& launcher, const Process& process) {
     return;
   }
   ++launcher.deaths;
-  if (const Result<void> started = start_process(launcher, process.role, process.place); !started)
+  const NodeId id = launcher.next_id;
+  launcher.next_id += num_hosts(launcher.options);
+  if (const Result<void> started = start_process(launcher, process.role, process.place, id); !started)
     launcher.failure = started.error();
 }
 
@@ -202,23 +244,113 @@ void show(Launcher& launcher, const Watch& watch) {
   watch(launcher.processes);
 }
 
+// ---- between launchers ----
+
+constexpr std::uint64_t kDead = 1;  // position of a message that says, in its name, that a process is
+
+bool is_launcher(const Launcher& launcher, NodeId id) { return id < num_hosts(launcher.options); }
+
+// All that was on a host is gone with its launcher.
+void give_up_host(Launcher& launcher, NodeId host, Outbox& out) {
+  launcher.through.insert(host);
+  std::vector<NodeId> lost;
+  for (const auto& [node, receipt] : launcher.controller.receipts) {
+    if (node % num_hosts(launcher.options) == host) lost.push_back(node);
+  }
+  launcher.deaths += static_cast<int>(lost.size());
+  for (const NodeId node : lost) {
+    remove(launcher.controller, node, out);
+    launcher.link.forget(launcher.link.state, node);
+  }
+}
+
+void look_for_silence(Launcher& launcher, Outbox& out) {
+  const double patience_s = launcher.options.client.timeout_s / 3;
+  const auto patience_ns = static_cast<std::int64_t>(patience_s * 1e9);
+  for (const auto& [id, last_ns] : launcher.heard_ns) {
+    if (comm::now_ns() - last_ns < patience_ns || launcher.through.contains(id)) continue;
+    if (launcher.options.host == 0) {
+      give_up_host(launcher, id, out);
+      continue;
+    }
+    launcher.failure =
+        Error{ErrorKind::infeasible,
+              fmt::format("the launcher of host 0, {}, said nothing for {:g} s", launcher.options.hosts[0], patience_s),
+              "a longer --timeout, if it is only slow",
+              "",
+              0,
+              0};
+  }
+}
+
+// A sign of life; whether its workers are through; and who died, again and again, for what is sent may get lost.
+void tell_launchers(const Launcher& launcher, Outbox& out) {
+  const NodeId own = launcher.options.host;
+  Message sign{.kind = Kind::barrier, .from = own, .to = kController, .sequence = has_workers(launcher) ? 0U : 1U};
+  if (own != 0) {
+    out.push_back(sign);
+    for (const NodeId id : launcher.dead)
+      out.push_back({.kind = Kind::leave, .from = id, .to = kController, .position = kDead});
+    return;
+  }
+  for (NodeId host = 1; host < num_hosts(launcher.options); ++host) {
+    sign.to = host;
+    out.push_back(sign);
+  }
+}
+
+void end_launchers(const Launcher& launcher) {
+  Outbox out;
+  for (NodeId host = 1; host < num_hosts(launcher.options) && launcher.options.host == 0; ++host) {
+    const std::uint64_t failed = launcher.failure ? 1 : 0;
+    out.push_back({.kind = Kind::leave, .from = kController, .to = host, .sequence = failed});
+  }
+  send_all(launcher.link, out);
+}
+
+void take_message(Launcher& launcher, const Message& message, Outbox& out) {
+  if (!is_launcher(launcher, message.from)) {
+    if (launcher.options.host != 0) return;
+    if (message.kind != Kind::leave || message.position != kDead) return handle(launcher.controller, message, out);
+    remove(launcher.controller, message.from, out);
+    return launcher.link.forget(launcher.link.state, message.from);
+  }
+  launcher.heard_ns[message.from] = comm::now_ns();
+  if (launcher.options.host == 0) {
+    if (message.sequence == 1) launcher.through.insert(message.from);
+  } else if (message.kind == Kind::leave) {
+    launcher.ended = true;
+    if (message.sequence == 0) return;
+    launcher.failure = Error{ErrorKind::infeasible, "host 0 gave the job up", "what it printed says why", "", 0, 0};
+  }
+}
+
+bool goes_on(const Launcher& launcher) {
+  if (launcher.failure || launcher.ended) return false;
+  if (launcher.options.host != 0 || has_workers(launcher)) return true;
+  return static_cast<int>(launcher.through.size()) < num_hosts(launcher.options) - 1;
+}
+
 void control(Launcher& launcher, const Watch& watch) {
   std::int64_t next_tick = 0;
   Outbox out;
-  while (has_workers(launcher) && !launcher.failure) {
+  while (goes_on(launcher)) {
     Message message;
-    while (launcher.link.receive(launcher.link.state, message)) handle(launcher.controller, message, out);
+    while (launcher.link.receive(launcher.link.state, message)) take_message(launcher, message, out);
     if (comm::now_ns() >= next_tick) {
       tick(launcher.controller, out);
+      if (!launcher.options.hosts.empty()) tell_launchers(launcher, out);
+      look_for_silence(launcher, out);
       next_tick = comm::now_ns() + static_cast<std::int64_t>(launcher.options.client.tick_s * 1e9);
     }
     send_all(launcher.link, out);
     look_after(launcher);
-    clear_graves(launcher);
+    if (launcher.options.hosts.empty()) clear_graves(launcher);
     if (launcher.controller.lost) launcher.failure = error_of(launcher.controller);
     if (watch) show(launcher, watch);
     launcher.link.rest(launcher.link.state);
   }
+  end_launchers(launcher);
 }
 
 // Servers hand in what they hold, and go.
@@ -241,18 +373,20 @@ void end_all(Launcher& launcher) {
 
 LaunchReport report_of(const Launcher& launcher, const std::map<NodeId, int>& servers) {
   LaunchReport report{.deaths = launcher.deaths, .failovers = launcher.controller.failovers};
-  for (NodeId id = 1; id < launcher.next_id; ++id) {
+  for (NodeId id = num_hosts(launcher.options); id < std::min(launcher.next_id, launcher.segment.ranks); ++id) {
+    if (id % num_hosts(launcher.options) != launcher.options.host) continue;
     const Desk& desk = desk_of(launcher.segment, id);
     if (desk.finished) report.answers[id] = std::string(desk.text.data(), desk.bytes);
     report.accounts[id] = desk.account;
   }
   for (const auto& [id, place] : servers) report.servers.push_back(id);
-  report.updates = balance_of(launcher.ledger, launcher.controller.view, servers);
+  report.updates = launcher.options.hosts.empty() ? balance_of(launcher.ledger, launcher.controller.view, servers)
+                                                  : balance_here(launcher.ledger);
   return report;
 }
 
 Result<void> check(const LaunchOptions& options) {
-  const int all = 1 + options.servers + options.workers + options.replacements;
+  const int all = num_numbers(options);
   if (options.servers < 1 || options.workers < 1 || options.copies < 1) {
     return input_error(
         fmt::format("{} servers, {} workers and {} copies", options.servers, options.workers, options.copies),
@@ -273,8 +407,7 @@ Result<void> check(const LaunchOptions& options) {
 
 Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body, const Watch& watch) {
   if (const Result<void> right = check(options); !right) return tl::unexpected(right.error());
-  const Result<comm::Segment> segment =
-      comm::make_segment(1 + options.servers + options.workers + options.replacements, false);
+  const Result<comm::Segment> segment = comm::make_segment(num_numbers(options), false);
   if (!segment) return tl::unexpected(segment.error());
   const Result<std::unique_ptr<Ledger>> ledger =
       make_ledger({segment->ranks, static_cast<int>(options.shards.size()), options.servers});
@@ -285,10 +418,19 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
   Launcher launcher{.options = options, .body = body, .segment = *segment, .ledger = **ledger};
   launcher.controller.settings = {options.copies, options.servers, options.workers};
   launcher.controller.shards = options.shards;
-  launcher.link = shared_link(*segment, kController);
+  const Result<Link> link = link_of(options, *segment, options.host);
+  if (!link) {
+    comm::unmap_segment(*segment);
+    return tl::unexpected(link.error());
+  }
+  launcher.link = *link;
+  launcher.next_id = first_replacement(options);
+  const int hosts = num_hosts(options);
   Result<void> started;
-  for (int i = 0; i < options.servers && started; ++i) started = start_process(launcher, Role::server, i);
-  for (int i = 0; i < options.workers && started; ++i) started = start_process(launcher, Role::worker, i);
+  for (int i = options.host; i < options.servers && started; i += hosts)
+    started = start_process(launcher, Role::server, i, hosts + i);
+  for (int i = options.host; i < options.workers && started; i += hosts)
+    started = start_process(launcher, Role::worker, i, first_worker(options) + i);
   if (!started) launcher.failure = started.error();
   if (started) control(launcher, watch);
   std::map<NodeId, int> servers;

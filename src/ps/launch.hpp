@@ -10,10 +10,16 @@
 //
 // A process that dies is noticed at once (the launcher is its parent), taken out of the view, and replaced by a new one
 // under a new number. When all workers are through, the servers are ended.
+//
+// Over several hosts each runs its own launcher with the same options but for `host`: the first is the controller, and
+// all processes talk over ZeroMQ. Server and worker number i are on host i modulo the hosts. A launcher sees its own
+// processes die, and tells the controller; a host whose launcher is silent for a third of client.timeout_s is taken for
+// dead, with all on it: before those that wait for it give up. Each launcher reports on its own processes.
 #pragma once
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -32,9 +38,14 @@ struct LaunchOptions {
   Settings settings = {};
   std::vector<Shard> shards = {};
   ClientOptions client = {};
-  int replacements = 16;  // processes that may be started in place of dead ones
-  bool pins = false;      // each process to cores of its own, in turn
+  int replacements = 16;                // processes that may be started in place of dead ones
+  bool pins = false;                    // each process to cores of its own, in turn
+  std::vector<std::string> hosts = {};  // their addresses, the controller's first; none: all on this one
+  int host = 0;                         // which of them this is
+  int port = 7700;                      // process n listens on port + n
 };
+
+inline int num_hosts(const LaunchOptions& options) { return std::max(1, static_cast<int>(options.hosts.size())); }
 
 struct Process {
   NodeId id = kNobody;

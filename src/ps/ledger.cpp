@@ -104,4 +104,16 @@ Balance balance_of(const Ledger& ledger, const View& view, const std::map<NodeId
   return balance;
 }
 
+Balance balance_here(const Ledger& ledger) {
+  Balance balance;
+  for (ShardId shard = 0; shard < ledger.size.shards; ++shard) {
+    for (int place = 0; place < ledger.size.servers; ++place) {
+      if (held_at(ledger, place, shard).there == 0) continue;
+      add_shard(ledger, place, shard, balance);
+      break;
+    }
+  }
+  return balance;
+}
+
 }  // namespace twinpod::ps

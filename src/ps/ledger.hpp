@@ -65,5 +65,7 @@ struct Balance {
 };
 // `places` of the servers that were there at the end.
 Balance balance_of(const Ledger& ledger, const View& view, const std::map<NodeId, int>& places);
+// Of one host of several: the shards of which a copy is here, as far as the workers here know.
+Balance balance_here(const Ledger& ledger);
 
 }  // namespace twinpod::ps

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "core/table.hpp"
 #include "core/thousands.hpp"
@@ -15,9 +16,16 @@
 namespace twinpod::report {
 namespace {
 
+// Of several hosts, those of this one.
+double workers_in(const ps::ServedReport& report) {
+  std::set<int> places;
+  for (const ps::WorkerStep& step : report.steps) places.insert(step.worker);
+  return std::max<double>(1, static_cast<double>(places.size()));
+}
+
 double utilisation(const ServedView& view) {
   const double flop = model::training_flop(view.job.model, view.job.training.sequence);
-  const double peak = view.peak_flop_per_s * view.choice.workers * view.choice.group;
+  const double peak = view.peak_flop_per_s * workers_in(view.run.report) * view.choice.group;
   return peak > 0 ? flop * ps::tokens_per_second(view.run.report) / peak : 0;
 }
 
@@ -123,7 +131,7 @@ void add_results(const ServedView& view, std::string& text) {
   table.row({"rate", fmt::format("{:.0f} tokens/s", ps::tokens_per_second(report)), "of all workers together"});
   table.row({"MFU", fmt::format("{:.1f} %", 100 * utilisation(view)),
              fmt::format("of {:.1f} GFLOP/s a rank, measured here", 1e-9 * view.peak_flop_per_s)});
-  table.row({"scale factor", fmt::format("{:.3f}", served_scale_factor(view.choice, report)),
+  table.row({"scale factor", fmt::format("{:.3f}", served_scale_factor(report)),
              "share of the workers' time that is passes"});
   table.row({"staleness", fmt::format("{} at most", report.staleness_max),
              "reads that lacked so many clocks of some worker: " + histogram_text(report.staleness_histogram)});
@@ -187,10 +195,10 @@ std::string slice(int worker, const char* name, double begin_s, double seconds, 
 
 }  // namespace
 
-double served_scale_factor(const ps::Choice& choice, const ps::ServedReport& report) {
+double served_scale_factor(const ps::ServedReport& report) {
   double computed = 0;
   for (const ps::WorkerStep& step : report.steps) computed += step.computed_s;
-  return report.seconds > 0 ? computed / (report.seconds * choice.workers) : 0;
+  return report.seconds > 0 ? computed / (report.seconds * workers_in(report)) : 0;
 }
 
 std::string served_text(const ServedView& view) {
@@ -222,7 +230,7 @@ std::string served_json(const ServedView& view) {
   }
   json["tokens_per_s"] = ps::tokens_per_second(run.report);
   json["mfu"] = utilisation(view);
-  json["scale_factor"] = served_scale_factor(view.choice, run.report);
+  json["scale_factor"] = served_scale_factor(run.report);
   json["peak_flop_per_s"] = view.peak_flop_per_s;
   json["step_time_s"] = step_seconds(run);
   json["predicted_step_time_s"] = nullptr;

@@ -21,7 +21,7 @@ struct ServedView {
 };
 
 // Share of the workers' time that was passes.
-double served_scale_factor(const ps::Choice& choice, const ps::ServedReport& report);
+double served_scale_factor(const ps::ServedReport& report);
 
 std::string served_text(const ServedView& view);
 std::string served_json(const ServedView& view);

@@ -39,7 +39,8 @@ struct Team {
   const ServedRun<T>& run;
   ps::Client& client;
   std::vector<ps::Arrival> values = {};  // the first rank's to change, when no other reads them
-  std::int64_t clock = 0;
+  std::int64_t clock = 0;                // of the batches
+  int part = 0;                          // of them
   bool goes_on = true;
   std::optional<Error> failure = {};
 };
@@ -149,7 +150,7 @@ void slow_down(Seat<T>& seat, std::int64_t begin_ns, std::int64_t step) {
 template <typename T>
 Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
   Team<T>& team = seat.team;
-  if (Result<void> read = team.run.read(seat.rank, team.client.place, step); !read) return read;
+  if (Result<void> read = team.run.read(seat.rank, team.part, step); !read) return read;
   const std::int64_t begin_ns = comm::now_ns();
   const StepSettings settings = settings_of(seat, step);
   const Result<StepResult> done = run_step(seat.rank, settings);
@@ -162,9 +163,11 @@ Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
                       "a lower learning rate, a warm-up, or clip 1");
   }
   if (!seat.leads()) return {};
-  slow_down(seat, begin_ns, step);
+  slow_down(seat, begin_ns,
+            team.client.worker.clock * team.run.choice.local_steps + step % team.run.choice.local_steps);
   const spec::Recipe& recipe = team.run.job.training.recipe;
-  told = {.worker = team.client.place, .step = step, .clock = team.clock, .begin_ns = seat.begin_ns};
+  told = {.worker = team.client.place, .part = team.part, .step = step, .clock = team.client.worker.clock};
+  told.begin_ns = seat.begin_ns;
   told.waited_s = seat.waited_s;
   told.computed_s = seconds_between(begin_ns, comm::now_ns());
   told.loss_sum = seat.rank.reduced[1];
@@ -205,22 +208,32 @@ Result<void> one_clock(Seat<T>& seat) {
 
 std::int64_t clocks_of(std::int64_t steps, int local_steps) { return (steps + local_steps - 1) / local_steps; }
 
+// What to work on next: false when nothing is left.
+template <typename T>
+bool choose_work(Team<T>& team) {
+  const int workers = team.run.choice.workers;
+  const std::int64_t own = team.client.worker.clock * workers + team.client.place;
+  const std::int64_t next = team.run.claim ? team.run.claim() : own;
+  team.clock = next / workers;
+  team.part = static_cast<int>(next % workers);
+  return team.clock < clocks_of(team.run.steps, team.run.choice.local_steps);
+}
+
 // New values, if there is another clock.
 template <typename T>
 Result<void> begin_clock(Seat<T>& seat) {
   Team<T>& team = seat.team;
-  const std::int64_t clocks = clocks_of(team.run.steps, team.run.choice.local_steps);
   seat.begin_ns = comm::now_ns();
-  team.goes_on = team.client.worker.clock < clocks;
+  team.goes_on = choose_work(team);
   if (!team.goes_on) return {};
   const double before_s = team.client.waited_s;
   Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
   if (!values) return tl::unexpected(values.error());
   team.values = std::move(*values);
-  team.clock = team.client.worker.clock;
-  team.goes_on = team.clock < clocks;  // with backup workers, the others may have come to the end
+  // With backup workers, the others may be further, and at the end.
+  if (!team.run.claim) team.goes_on = choose_work(team);
   seat.waited_s = team.client.waited_s - before_s;
-  if (team.goes_on && team.run.pulled) team.run.pulled(team.client, team.values);
+  if (team.goes_on && team.run.pulled) team.run.pulled(team.client, team.values, false);
   return {};
 }
 
@@ -231,7 +244,7 @@ Result<void> end_work(Team<T>& team) {
   if (Result<void> through = ps::barrier(team.client); !through) return through;
   const Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
   if (!values) return tl::unexpected(values.error());
-  if (team.run.pulled) team.run.pulled(team.client, *values);
+  if (team.run.pulled) team.run.pulled(team.client, *values, true);
   return ps::leave(team.client);
 }
 
@@ -272,7 +285,10 @@ Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
   rank.copies = team.run.choice.workers * team.run.choice.group;
   rank.copy = team.client.place * team.run.choice.group + rank.dp_rank;
   Seat<T> seat{team, rank};
-  if (Result<void> done = work(seat); !done) return tl::unexpected(done.error());
+  if (Result<void> done = work(seat); !done) {
+    if (seat.leads() && !team.failure) team.failure = done.error();
+    return tl::unexpected(done.error());
+  }
   if (team.run.ended) team.run.ended(rank);
   return std::string();
 }
@@ -317,8 +333,10 @@ ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tens
 template <typename T>
 Result<std::string> train_served(const ServedRun<T>& run, ps::Client& client) {
   Team<T> team{run, client};
-  return comm::run_threads(run.choice.group, {.timeout_s = client.options.timeout_s},
-                           [&](comm::Communicator& world) { return work_on(team, world); });
+  Result<std::string> done = comm::run_threads(run.choice.group, {.timeout_s = client.options.timeout_s},
+                                               [&](comm::Communicator& world) { return work_on(team, world); });
+  if (!done && team.failure) return tl::unexpected(*team.failure);  // in its own words
+  return done;
 }
 
 template Result<std::string> train_served(const ServedRun<float>&, ps::Client&);

@@ -45,8 +45,9 @@ ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tens
 // One step of a worker, as it tells it.
 struct ServedStep {
   int worker = 0;          // its place
-  std::int64_t step = 0;   // of this worker, from 0
-  std::int64_t clock = 0;  // the same without local steps
+  int part = 0;            // of the batch; the same as its place, unless parts are claimed
+  std::int64_t step = 0;   // whose part it is, from 0
+  std::int64_t clock = 0;  // of this worker
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
   double waited_s = 0;       // for values
@@ -63,11 +64,14 @@ struct ServedRun {
   const ServedTensors& tensors;
   const ps::Choice& choice;
   std::int64_t steps = 0;
-  // Fills rank.tokens and rank.labels with this worker's part of a step.
-  std::function<Result<void>(Rank<T>& rank, int worker, std::int64_t step)> read = {};
+  // Fills rank.tokens and rank.labels with a part of a step: one of as many as there are workers.
+  std::function<Result<void>(Rank<T>& rank, int part, std::int64_t step)> read = {};
+  // The next part that nobody has: clock · workers + part, from 0 on; what is beyond the last ends the work. Without it
+  // each worker has its own part of each clock.
+  std::function<std::int64_t()> claim = {};
   std::function<void(const ServedStep& step)> note = {};  // behind each step
-  // New values; also those at the end, when all workers are through.
-  std::function<void(const ps::Client& client, const std::vector<ps::Arrival>& values)> pulled = {};
+  // New values; the last are those at the end, when all workers are through.
+  std::function<void(const ps::Client& client, const std::vector<ps::Arrival>& values, bool ended)> pulled = {};
   std::function<void(const Rank<T>& rank)> ended = {};  // on each rank
 };
 

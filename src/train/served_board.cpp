@@ -67,6 +67,7 @@ Result<std::unique_ptr<Board>> make_board(const BoardSize& size) {
   }
   auto* const bytes = static_cast<std::byte*>(memory);
   board->num_posted = new (bytes) std::atomic<std::int64_t>(0);
+  board->num_claimed = new (bytes + 32) std::atomic<std::int64_t>(0);
   board->peak_bytes = new (bytes + 64) std::atomic<std::int64_t>(0);
   // Zero bytes, as the kernel gives them, are marks and steps that are not there.
   board->marks = reinterpret_cast<Mark*>(bytes + kHead);
@@ -88,12 +89,12 @@ void note_peak(Board& board, std::int64_t bytes) {
   }
 }
 
-std::vector<ServedStep> steps_from(const Board& board, std::int64_t first) {
+std::vector<ServedStep> steps_from(const Board& board, std::int64_t first, bool ended) {
   std::vector<ServedStep> steps;
   const std::int64_t end = std::min(board.num_posted->load(), board.size.steps);
   for (std::int64_t i = first; i < end; ++i) {
-    // One whose worker died while it wrote is never ready: it counts as a step of nobody.
     const bool ready = board.posted[i].ready.load(std::memory_order_acquire) != 0;
+    if (!ready && !ended) break;
     steps.push_back(ready ? board.posted[i].step : ServedStep{.worker = -1});
   }
   return steps;

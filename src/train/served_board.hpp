@@ -53,7 +53,8 @@ struct Board {
   std::FILE* file = nullptr;
   // In the memory:
   std::atomic<std::int64_t>* num_posted = nullptr;
-  std::atomic<std::int64_t>* peak_bytes = nullptr;  // of a worker's rank
+  std::atomic<std::int64_t>* num_claimed = nullptr;  // parts of the work
+  std::atomic<std::int64_t>* peak_bytes = nullptr;   // of a worker's rank
   Mark* marks = nullptr;
   Posted* posted = nullptr;
 };
@@ -63,8 +64,9 @@ Result<std::unique_ptr<Board>> make_board(const BoardSize& size);
 void post(Board& board, const ServedStep& step);
 void note_peak(Board& board, std::int64_t bytes);
 
-// Steps from `first` on that are there.
-std::vector<ServedStep> steps_from(const Board& board, std::int64_t first);
+// Steps from `first` on that are there, up to one that is still being written. At the end, when all writers are gone,
+// such a one is a step of nobody (worker -1), and the rest is given too.
+std::vector<ServedStep> steps_from(const Board& board, std::int64_t first, bool ended);
 
 // False: somebody else has it, or there is none.
 bool take_mark(Board& board, std::int64_t mark);

@@ -36,6 +36,12 @@ struct Setting {
   std::unique_ptr<Board> board;
   std::int64_t last_mark = 0;  // of the values at the end
 
+  // Workers on this host.
+  bool is_here(int worker) const { return worker % ps::num_hosts(options) == settings.host; }
+  int workers_here() const {
+    const int hosts = ps::num_hosts(options);
+    return (choice.workers - settings.host + hosts - 1) / hosts;
+  }
   double samples_of_step() const { return job.training.global_batch / choice.workers; }
   double tokens_of_step() const { return samples_of_step() * job.training.sequence; }
 };
@@ -76,6 +82,9 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   ps::LaunchOptions options = served_options(one, tensors, choice);
   options.replacements = settings.replacements;
   options.client.timeout_s = settings.timeout_s;
+  options.hosts = settings.hosts;
+  options.host = settings.host;
+  options.port = settings.port;
   const int every = job.training.recipe.evaluate_every;
   const std::int64_t last_mark = every > 0 ? settings.steps / every + 1 : 0;
   // Workers that come for dead ones may do some steps again.
@@ -100,16 +109,15 @@ std::int64_t steps_in(const Setting& stage, std::int64_t clock) {
   if (stage.choice.settings.mode == ps::Mode::sync) {
     return std::min<std::int64_t>(clock * stage.choice.local_steps, stage.settings.steps);
   }
-  return stage.board->num_posted->load() / stage.choice.workers;
+  return stage.board->num_posted->load() / std::max(1, stage.workers_here());
 }
 
 // Every so many steps one of the workers sets the values aside that it has just got, and all do it at the end.
-void keep_for_evaluation(const Setting& stage, const ps::Client& client, const std::vector<ps::Arrival>& values) {
-  if (stage.samples.num_evaluation == 0) return;
+void keep_for_evaluation(const Setting& stage, const ps::Client& client, const std::vector<ps::Arrival>& values,
+                         bool ended) {
+  if (stage.samples.num_evaluation == 0 || stage.settings.host != 0) return;
   const std::int64_t clock = client.worker.clock;
-  if (clock * stage.choice.local_steps >= stage.settings.steps) {
-    return set_aside(*stage.board, stage.last_mark, clock, values);
-  }
+  if (ended) return set_aside(*stage.board, stage.last_mark, clock, values);
   const int every = stage.job.training.recipe.evaluate_every;
   if (every == 0) return;
   const std::int64_t mark = steps_in(stage, clock) / every;
@@ -117,9 +125,10 @@ void keep_for_evaluation(const Setting& stage, const ps::Client& client, const s
 }
 
 template <typename T>
-Result<void> read_share(const Setting& stage, Rank<T>& rank, int worker, std::int64_t step) {
+Result<void> read_share(const Setting& stage, Rank<T>& rank, int part, std::int64_t step) {
   thread_local data::Batch batch;
-  const std::int64_t place = std::int64_t{worker} * stage.choice.group + rank.dp_rank;
+  const std::int64_t place = std::int64_t{part} * stage.choice.group + rank.dp_rank;
+  rank.copy = static_cast<int>(place);
   if (Result<void> read = data::read_batch(stage.samples, step, place, batch); !read) return read;
   std::copy(batch.tokens.begin(), batch.tokens.end(), rank.tokens.begin());
   std::copy(batch.labels.begin(), batch.labels.end(), rank.labels.begin());
@@ -130,10 +139,13 @@ template <typename T>
 Result<std::string> be_worker(const Setting& stage, ps::Client& client) {
   kernel::tune_gemm(!stage.settings.deterministic);
   ServedRun<T> run{stage.worker_job, stage.program, stage.tensors, stage.choice, stage.settings.steps};
-  run.read = [&](Rank<T>& rank, int worker, std::int64_t step) { return read_share(stage, rank, worker, step); };
+  run.read = [&](Rank<T>& rank, int part, std::int64_t step) { return read_share(stage, rank, part, step); };
+  if (stage.choice.settings.mode == ps::Mode::async && stage.settings.hosts.empty()) {
+    run.claim = [&] { return stage.board->num_claimed->fetch_add(1); };
+  }
   run.note = [&](const ServedStep& step) { post(*stage.board, step); };
-  run.pulled = [&](const ps::Client& one, const std::vector<ps::Arrival>& values) {
-    keep_for_evaluation(stage, one, values);
+  run.pulled = [&](const ps::Client& one, const std::vector<ps::Arrival>& values, bool ended) {
+    keep_for_evaluation(stage, one, values, ended);
   };
   run.ended = [&](const Rank<T>& rank) {
     note_peak(*stage.board, static_cast<std::int64_t>(rank.memory.peak_bytes()));
@@ -179,7 +191,7 @@ StepNote note_of(Chronicle& chronicle, std::int64_t step, const std::map<int, Se
   note.gradient_norm = norms / static_cast<double>(parts.size());
   note.seconds = static_cast<double>(end_ns - chronicle.last_end_ns) * 1e-9;
   note.elapsed_s = static_cast<double>(end_ns - chronicle.begin_ns) * 1e-9;
-  if (note.seconds > 0) note.scale_factor = std::min(1.0, computed_s / (stage.choice.workers * note.seconds));
+  if (note.seconds > 0) note.scale_factor = std::min(1.0, computed_s / (stage.workers_here() * note.seconds));
   chronicle.last_end_ns = end_ns;
   return note;
 }
@@ -195,11 +207,15 @@ void tell(Chronicle& chronicle, std::int64_t up_to) {
 }
 
 std::int64_t done_by_all(const Chronicle& chronicle) {
-  return *std::min_element(chronicle.reached.begin(), chronicle.reached.end());
+  std::int64_t done = chronicle.stage.settings.steps;
+  for (std::size_t worker = 0; worker < chronicle.reached.size(); ++worker) {
+    if (chronicle.stage.is_here(static_cast<int>(worker))) done = std::min(done, chronicle.reached[worker]);
+  }
+  return done;
 }
 
-void take_note(Chronicle& chronicle) {
-  for (const ServedStep& step : steps_from(*chronicle.stage.board, chronicle.seen)) {
+void take_note(Chronicle& chronicle, bool ended) {
+  for (const ServedStep& step : steps_from(*chronicle.stage.board, chronicle.seen, ended)) {
     ++chronicle.seen;
     if (step.worker < 0) continue;
     if (chronicle.all.empty()) chronicle.begin_ns = chronicle.last_end_ns = step.begin_ns;
@@ -208,7 +224,7 @@ void take_note(Chronicle& chronicle) {
       if (chronicle.notes.empty()) chronicle.last_end_ns = step.begin_ns;
     }
     chronicle.all.push_back(step);
-    chronicle.by_step[step.step][step.worker] = step;
+    chronicle.by_step[step.step][step.part] = step;
     std::int64_t& reached = chronicle.reached[static_cast<std::size_t>(step.worker)];
     reached = std::max(reached, step.step);
   }
@@ -222,7 +238,7 @@ void add_steps(const Chronicle& chronicle, ps::ServedReport& report) {
   for (const ServedStep& step : chronicle.all) {
     const auto since = [&](std::int64_t ns) { return static_cast<double>(ns - chronicle.begin_ns) * 1e-9; };
     report.steps.push_back({.worker = step.worker,
-                            .clock = step.step,
+                            .clock = step.clock,
                             .begin_s = since(step.begin_ns),
                             .end_s = since(step.end_ns),
                             .waited_s = step.waited_s,
@@ -324,7 +340,7 @@ double samples_at(const Setting& stage, const Chronicle& chronicle, const Mark& 
 
 template <typename T>
 Result<void> evaluate_all(const Setting& stage, const Chronicle& chronicle, ServedResult& result) {
-  if (stage.samples.num_evaluation == 0) return {};
+  if (stage.samples.num_evaluation == 0 || stage.settings.host != 0) return {};
   const Result<program::Program> program = program::generate(stage.job);
   if (!program) return tl::unexpected(program.error());
   const int ranks = stage.choice.workers * stage.choice.group;
@@ -383,11 +399,11 @@ Result<ServedResult> run_with(const spec::Job& job, const data::Samples& samples
   const Result<ps::LaunchReport> launched = ps::launch(
       stage->options, [&](ps::Client& client) { return be_worker<T>(*stage, client); },
       [&](const std::vector<ps::Process>& alive) {
-        take_note(chronicle);
+        take_note(chronicle, false);
         if (settings.watch) settings.watch(alive, done_by_all(chronicle) + 1);
       });
   if (!launched) return tl::unexpected(launched.error());
-  take_note(chronicle);
+  take_note(chronicle, true);
   tell(chronicle, settings.steps);  // those that backup workers left out
   ServedResult result;
   add_steps(chronicle, result.report);

@@ -9,10 +9,11 @@
 //   sync   Clock c of all workers together is step c of run_loop: each sample once in an epoch, and with
 //   `deterministic`
 //          the same bits, unless gradients are clipped (served.hpp).
-//   async  Each worker goes through its own part of the same steps at its own speed. An epoch is through when the
-//          slowest worker is; each of its samples was then used once. Each push is an optimizer step of its own.
-// Who comes for a dead worker starts at the others' clock: what the dead one had not pushed by then is left out, and in
-// async and ssp mode what it had done ahead of them is done again.
+//   ssp    The same parts, each worker at its own clock; each push is an optimizer step of its own.
+//   async  The same, and the parts belong to nobody: who is free takes the next one. So a slow worker does fewer of
+//          them, and each is still done once.
+// Who comes for a dead worker starts at the others' clock. What the dead one had taken and not pushed is left out; in
+// ssp mode, what it had done ahead of the others is done again.
 //
 // Values for the evaluation are set aside during the run, and evaluated behind it: it takes no time of the run. So a
 // run does not stop at its target; time_to_target_s says when it was reached.
@@ -40,6 +41,11 @@ struct ServedSettings {
   int replacements = 16;                           // processes that may be started in place of dead ones
   double timeout_s = 60;                           // how long one waits for another
   std::function<void(const StepNote&)> note = {};  // behind each step that all workers have done
+  // Over several hosts (ps/launch.hpp) each has a result of its own: of the workers and servers that are there, and
+  // only the first one's is evaluated.
+  std::vector<std::string> hosts = {};
+  int host = 0;
+  int port = 7700;
   ServedWatch watch = {};
 };
 
