@@ -94,7 +94,7 @@ std::string straggler_words(const Study& study) {
   if (!who || who->factor == 1) return "";
   const std::string name = who->worker == ps::kAnyWorker ? "each worker" : fmt::format("worker {}", who->worker);
   const std::string when = who->share < 1 ? fmt::format(" in {:g} % of its steps", 100 * who->share) : "";
-  return fmt::format(", {} {:g} times as slow{}", name, who->factor, when);
+  return fmt::format(", {} is {:g} times as slow{}", name, who->factor, when);
 }
 
 std::string study_text(const Study& study) {

@@ -55,7 +55,7 @@ struct Study {
 // When a curve came to the loss, between two points; -1: never.
 double seconds_to(const std::vector<StudyPoint>& curve, double loss);
 
-// ", worker 0 2 times as slow"; empty when nobody is.
+// ", worker 0 is 2 times as slow"; empty when nobody is.
 std::string straggler_words(const Study& study);
 
 std::string study_text(const Study& study);

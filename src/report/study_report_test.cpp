@@ -39,8 +39,9 @@ TEST(StudyReport, TimeToALossIsBetweenTwoPoints) {
 
 TEST(StudyReport, TableSaysWhatWasMeasuredAndSimulated) {
   const std::string text = study_text(small_study());
-  EXPECT_NE(text.find("4 workers, 1 server, 50 steps of each, a step takes 50.0 ms at least, worker 0 2 times as slow"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("4 workers, 1 server, 50 steps of each, a step takes 50.0 ms at least, worker 0 is 2 times as slow"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("async           2000       1990          0.50      0 %            1.00    2"), std::string::npos)
       << text;

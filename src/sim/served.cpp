@@ -42,7 +42,8 @@ struct Node {
   ps::Worker worker = {};
   Phase phase = Phase::joining;
   double step_begin_s = 0;
-  double waited_s = 0;  // in this step
+  double waited_s = 0;   // in this step
+  bool through = false;  // there is no step left for it
 };
 
 enum class What : std::uint8_t {
@@ -188,6 +189,7 @@ class Simulation {
   double pulled_bytes_ = 0;
   std::uint64_t order_ = 0;
   std::uint64_t num_acknowledged_ = 0;  // pushes
+  std::int64_t num_begun_ = 0;          // steps of all workers
   int num_ready_ = 0;
   int num_through_ = 0;
   bool started_ = false;
@@ -432,7 +434,7 @@ void Simulation::drive(Node& one) {
     return;
   }
   if (one.phase == Phase::pulling && worker.arrived.size() == worker.shards.size()) return compute(one);
-  if (started_ && one.phase == Phase::ending && worker.clock >= clocks() && ps::is_acknowledged(worker)) {
+  if (one.phase == Phase::ending && one.through && ps::is_acknowledged(worker)) {
     ps::leave(worker, out);
     one.phase = Phase::gone;
     ++num_through_;
@@ -454,10 +456,14 @@ void Simulation::start_clock() {
 }
 
 void Simulation::begin_step(Node& one) {
-  if (one.worker.clock >= clocks()) {
+  // As in train: where nobody waits for anybody, who is free takes the next part.
+  const bool shares = input_.choice.settings.mode == ps::Mode::async;
+  one.through = shares ? num_begun_ >= clocks() * input_.choice.workers : one.worker.clock >= clocks();
+  if (one.through) {
     one.phase = Phase::ending;
     return drive(one);
   }
+  ++num_begun_;
   one.phase = Phase::pulling;
   one.step_begin_s = now();
   one.worker.arrived.clear();

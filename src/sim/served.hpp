@@ -15,7 +15,8 @@
 //     processes messages go one after the other. Small ones slip through, but do not overtake;
 //   - a server: one message after the other. It adds what is pushed and updates its values at the rate of its host's
 //     memory, and whatever comes from its own host is copied by the receiver.
-// Joining takes no time: the clock starts when all workers are there. It stops when all have done their steps.
+// Joining takes no time: the clock starts when all workers are there. It stops when all steps are done; in
+// async mode, as in train, who is free takes the next one.
 //
 // Shards are small here: one number stands for many, so that 256 workers with gigabytes fit into memory. The protocol
 // does not see the difference, and the network knows how long a message would be (bytes_of). What workers push is
@@ -42,7 +43,7 @@ struct ServedJob {
   double state_bytes = 12;          // of an element with the optimizer's state: what a new copy gets
   double step_s = 0;                // of a worker that waits for nothing
   double step_tokens = 0;           // of one worker
-  std::int64_t steps = 1;           // of each worker
+  std::int64_t steps = 1;           // of each worker; async: on average
   std::int64_t shard_elements = 0;  // at most; 0: as train has them (ps::even_size)
 };
 

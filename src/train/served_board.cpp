@@ -63,7 +63,7 @@ Result<std::unique_ptr<Board>> make_board(const BoardSize& size) {
   board->memory = memory;
   board->file = std::tmpfile();
   if (board->file == nullptr) {
-    return infeasible(fmt::format("no temporary file for values to evaluate: {}", std::strerror(errno)), "TMPDIR");
+    return infeasible(fmt::format("no temporary file for values to evaluate: {}", std::strerror(errno)), "room in /tmp");
   }
   auto* const bytes = static_cast<std::byte*>(memory);
   board->num_posted = new (bytes) std::atomic<std::int64_t>(0);
