@@ -214,10 +214,9 @@ struct Scaled {
 // On the cluster that was named, its share of the batch for each worker as in the runs here.
 Result<Scaled> scaled_on_cluster(const Arguments& arguments, const StudyRequest& request, const spec::Job& trained,
                                  int workers) {
-  spec::Request wanted;
-  wanted.file = arguments.words[1];
-  wanted.cluster = *arguments.value("on");
-  Result<spec::Job> job = spec::read_job(wanted, catalog_of(arguments));
+  const Result<spec::Request> wanted = request_of("study", job_arguments(arguments), *arguments.value("on"));
+  if (!wanted) return tl::unexpected(wanted.error());
+  Result<spec::Job> job = spec::read_job(*wanted, catalog_of(arguments));
   if (!job) return tl::unexpected(job.error());
   job->training.batch_tokens = 0;
   job->training.global_batch = trained.training.global_batch / request.choice.workers * workers;
@@ -257,6 +256,18 @@ Result<void> simulate_at_scale(const Arguments& arguments, const StudyRequest& r
                           : "simulated: hosts like this one on 10 Gbit/s Ethernet, a server for 16 workers";
   }
   return {};
+}
+
+// Of the steps that were not slowed down on purpose.
+double median_passes(const ps::Choice& choice, const ps::ServedReport& report) {
+  std::vector<double> seconds;
+  for (const ps::WorkerStep& step : report.steps) {
+    if (ps::slowdown(choice.straggler, step.worker, step.clock) == 1) seconds.push_back(step.computed_s);
+  }
+  if (seconds.empty()) return 0;
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  return *middle;
 }
 
 // The loss that all of them came to, unless one was named.
@@ -313,6 +324,7 @@ Result<std::string> sync_async(const Arguments& arguments) {
         simulated_rate(mode, here, 2 * 4 * model::parameters(trained.model).total / host.copy_bytes_per_s);
     if (!simulated) return tl::unexpected(simulated.error());
     one->simulated_tokens_per_s = *simulated;
+    if (one->served) study.passes_s = std::max(study.passes_s, median_passes(choice, one->report));
     study.modes.push_back(std::move(*one));
     progress.advance();
   }

@@ -109,15 +109,20 @@ Result<std::string> reduce_all(const TrainRequest& request, const TrainPlan& pla
 
 }  // namespace
 
-Result<StudyJob> study_job(const Arguments& arguments, int workers) {
-  static constexpr Flag kRanks{"ranks", "N", "", ""};
-  constexpr std::array kOwn = {"servers", "workers",           "modes", "straggler", "pace", "steps",
-                               "target",  "simulated-workers", "on",    "output"};
+Arguments job_arguments(const Arguments& arguments) {
+  constexpr std::array<std::string_view, 10> kOwn = {"servers", "workers", "modes",  "straggler",         "pace",
+                                                     "steps",   "target",  "output", "simulated-workers", "on"};
   Arguments own = arguments;
   own.words.erase(own.words.begin());
   std::erase_if(own.flags, [&](const GivenFlag& given) {
     return std::find(kOwn.begin(), kOwn.end(), given.flag->name) != kOwn.end();
   });
+  return own;
+}
+
+Result<StudyJob> study_job(const Arguments& arguments, int workers) {
+  static constexpr Flag kRanks{"ranks", "N", "", ""};
+  Arguments own = job_arguments(arguments);
   own.flags.push_back({&kRanks, fmt::format("{}", workers), fmt::format("--workers {}", workers)});
   Result<TrainRequest> request = train_request(own);
   if (!request) return tl::unexpected(request.error());

@@ -18,7 +18,10 @@ struct StudyJob {
   double alone_s = 0;                  // passes_alone
 };
 
-// The job of `study sync-async JOB` and its data. The first word is not the job.
+// Those of the job: without the first word, which says what to study, and without the study's own flags.
+Arguments job_arguments(const Arguments& arguments);
+
+// The job of `study sync-async JOB` and its data.
 Result<StudyJob> study_job(const Arguments& arguments, int workers);
 
 // Sets the plan: so many steps, with evaluations on the way and a warm-up that ends in time.

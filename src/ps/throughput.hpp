@@ -8,26 +8,32 @@
 
 namespace twinpod::ps {
 
-// Tokens a second while all workers were at work: until the first of them had done its last step. Where nobody waits
-// for the others the fast are through long before the slow, and what comes then says nothing of a run that goes on.
+// Tokens a second while all workers were at work: from the moment in which the last of them began until the first had
+// done its last step. What was before and comes then says nothing of a run that goes on. Of steps that were under way
+// at these moments, their part counts.
 inline double steady_tokens_per_second(const ServedReport& report) {
   if (report.steps.empty()) return 0;
-  double begin = report.steps.front().begin_s;
-  std::map<int, double> last;
+  struct Span {
+    double first_s = 0;
+    double last_s = 0;
+  };
+  std::map<int, Span> spans;
   for (const WorkerStep& step : report.steps) {
-    begin = std::min(begin, step.begin_s);
-    double& end = last[step.worker];
-    end = std::max(end, step.end_s);
+    const auto [found, is_new] = spans.insert({step.worker, {step.begin_s, step.end_s}});
+    found->second.first_s = std::min(found->second.first_s, step.begin_s);
+    found->second.last_s = std::max(found->second.last_s, step.end_s);
   }
-  double until = last.begin()->second;
-  for (const auto& [worker, end] : last) until = std::min(until, end);
-  double done = 0;  // steps, and the part of each that was under way
+  Span all = spans.begin()->second;
+  for (const auto& [worker, span] : spans) {
+    all = {std::max(all.first_s, span.first_s), std::min(all.last_s, span.last_s)};
+  }
+  if (all.last_s <= all.first_s) return tokens_per_second(report);
+  double done = 0;  // steps
   for (const WorkerStep& step : report.steps) {
-    const double length = step.end_s - step.begin_s;
-    if (step.begin_s < until) done += step.end_s <= until || length <= 0 ? 1 : (until - step.begin_s) / length;
+    const double inside = std::min(step.end_s, all.last_s) - std::max(step.begin_s, all.first_s);
+    if (inside > 0) done += inside / (step.end_s - step.begin_s);
   }
-  const double tokens = report.tokens / static_cast<double>(report.steps.size());
-  return until > begin ? done * tokens / (until - begin) : 0;
+  return done * report.tokens / static_cast<double>(report.steps.size()) / (all.last_s - all.first_s);
 }
 
 // Of the time of all workers, what they waited for values.

@@ -109,6 +109,12 @@ std::string study_text(const Study& study) {
       "\n  scale factor: of {} times the {:.0f} tokens/s of a worker alone{}\n", study.workers,
       study.alone_tokens_per_s,
       study.own_target ? fmt::format("; {:.3g} is the loss that all modes came to", study.target_loss) : "");
+  if (study.passes_s > 1.15 * study.step_s) {
+    text += fmt::format(
+        "  These cores could not keep the pace: passes took {} where {} stood alone. A longer --pace compares "
+        "better.\n",
+        format_seconds(study.passes_s), format_seconds(study.step_s));
+  }
   add_scaling(study, text);
   return text;
 }
@@ -123,6 +129,7 @@ std::string study_json(const Study& study) {
   json["pace_s"] = study.pace_s;
   json["straggler"] = study.straggler;
   json["alone_tokens_per_s"] = study.alone_tokens_per_s;
+  json["passes_s"] = study.passes_s;
   json["target_loss"] = study.target_loss;
   json["modes"] = Json::array();
   for (const StudyMode& one : study.modes) {

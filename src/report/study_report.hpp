@@ -45,6 +45,7 @@ struct Study {
   double pace_s = 0;
   std::string straggler = "none";  // as it was written
   double alone_tokens_per_s = 0;
+  double passes_s = 0;  // of the runs with servers, the longest median: longer than step_s where cores are too few
   double target_loss = 0;
   bool own_target = false;  // the loss that all modes came to, because none was named
   std::vector<StudyMode> modes = {};
