@@ -47,6 +47,14 @@ assert all(abs(x - y) <= 1e-5 * x for x, y in zip(a, b)) and len(a) == len(b)' "
   check "over MPI" over_mpi
 fi
 
+cat >"$scratch/config.json" <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+ "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 257,
+ "max_position_embeddings": 32, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false}
+END
+check "a model that is no job file" grep -q final_loss <(twinpod train "$scratch/config.json" --text "$scratch/text" \
+  --sequence 16 --global-batch 2 --steps 2 --precision fp32 --json </dev/null)
+
 check "... plain passes in the place of fused ones" same_as_alone --unfused all
 check "... two of them, on two ranks" same_as_alone --ranks 2 --tp 2 --unfused attention,optimizer
 twinpod train "$job" --dropout 0.1 --json >"$scratch/dropped.json" 2>"$scratch/err" </dev/null

@@ -33,6 +33,7 @@ extern const Command kSimulate;
 extern const Command kTrain;
 extern const Command kCheckpoint;
 extern const Command kCompare;
+extern const Command kStudy;
 extern const Command kShow;
 extern const Command kValidate;
 extern const Command kCalibrate;

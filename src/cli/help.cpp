@@ -48,9 +48,8 @@ const Command kHelp = {"help", "[COMMAND]", "what a command does, its flags and 
                        {},     help};
 
 std::vector<const Command*> commands() {
-  return {&kDemo,      &kEstimate, &kPlan,       &kTopology, &kCollective, &kProgramCommand,
-          &kSimulate,  &kTrain,    &kCheckpoint, &kCompare,  &kShow,       &kValidate,
-          &kCalibrate, &kBench,    &kData,       &kDoctor,   &kHelp};
+  return {&kDemo,       &kEstimate, &kPlan, &kTopology, &kCollective, &kProgramCommand, &kSimulate, &kTrain,  &kStudy,
+          &kCheckpoint, &kCompare,  &kShow, &kValidate, &kCalibrate,  &kBench,          &kData,     &kDoctor, &kHelp};
 }
 
 const Command* find_command(std::string_view name) {

@@ -13,6 +13,7 @@
 #include "cli/graph_request.hpp"
 #include "cli/job_request.hpp"
 #include "cli/simulate_place.hpp"
+#include "cli/simulate_served.hpp"
 #include "cli/simulate_workload.hpp"
 #include "cluster/topology.hpp"
 #include "core/files.hpp"
@@ -49,7 +50,7 @@ constexpr std::array kOutputFlags = {
     Flag{"all-ranks", "", "with --chakra: a file for every rank", ""},
     Flag{"workload", "FOLDER|FILE.et", "simulate Chakra execution traces in the place of a model", ""},
 };
-constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
+constexpr std::array kFlags = joined(joined(joined(kJobFlags, kTrainingFlags), kOutputFlags), kSimulateServedFlags);
 
 struct Faults {
   std::map<int, double> slow;
@@ -309,6 +310,7 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
 }
 
 Result<std::string> simulate(const Arguments& arguments) {
+  if (wants_served_run(arguments)) return simulate_served(arguments);
   if (arguments.has("workload")) return simulate_workload(arguments);
   Result<PlacedJob> placed = placed_job(arguments);
   if (!placed) return tl::unexpected(placed.error());
@@ -332,6 +334,9 @@ const Command kSimulate = {
     "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --slice search\n"
     "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --checkpoint-every 100 --store "
     "local,shared\n"
+    "twinpod simulate gpt3-1.3b --on h100-superpod --servers 16 --workers 256 --mode async --global-batch 4096\n"
+    "twinpod simulate gpt3-1.3b --on h100-superpod --servers 4 --copies 2 --workers 8 --group 8 --mode ssp:3 --kill "
+    "server:1@9s\n"
     "twinpod simulate --workload traces --on h100-superpod\n",
     kFlags,
     simulate};

@@ -276,7 +276,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   if (!store->settings.tiers.empty()) request.stop = std::make_shared<const StopSignal>();
   request.store = std::move(*store);
   request.document = std::move(*document);
-  request.job_folder = fs::absolute(wanted->file).parent_path().string();
+  request.job_folder = fs::absolute(fs::path(".") / wanted->file).parent_path().string();  // a model has no file
   request.job = std::move(*job);
   request.data = std::move(*data);
   request.json = arguments.has("json");

@@ -16,10 +16,6 @@ namespace {
 
 using cluster::Verb;
 
-constexpr double kHostUpdateBytes = 28;  // that an update of one parameter moves in a host's memory
-// What updates on all cores of a host get of its memory: DeepSpeed's CPU Adam takes about 0.3 s for 10^9 parameters.
-constexpr double kHostMemoryBytesPerS = 100e9;
-
 // One micro-batch's transfer to the next stage and of its gradient back, of one chunk.
 double transfer_s(const spec::Job& job, const model::Shard& shard) {
   if (job.layout.pp <= 1) return 0;

@@ -55,10 +55,13 @@ void read_halves(std::span<const std::byte> bytes, std::span<float> values) {
   }
 }
 
+std::size_t top_count(double share, std::size_t count) {
+  return std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(share * static_cast<double>(count))), 1,
+                                 std::max<std::size_t>(1, count));
+}
+
 void write_top(double share, std::span<const float> values, ByteWriter& writer) {
-  const auto all = static_cast<double>(values.size());
-  const auto count = std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(share * all)), 1,
-                                             std::max<std::size_t>(1, values.size()));
+  const std::size_t count = top_count(share, values.size());
   std::vector<std::uint32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0U);
   const auto larger = [&](std::uint32_t a, std::uint32_t b) {
@@ -188,14 +191,27 @@ Payload compress(const Compression& compression, std::span<const float> gradient
   return payload_of(std::move(writer.bytes));
 }
 
+std::size_t compressed_bytes(const Compression& compression, std::size_t count) {
+  switch (compression.encoding) {
+    case Encoding::f32:
+      return 4 * count;
+    case Encoding::f16:
+    case Encoding::bf16:
+      return 2 * count;
+    case Encoding::top_k:
+      return 8 * top_count(compression.share, count);
+    case Encoding::one_bit:
+    case Encoding::two_bit:
+      break;
+  }
+  const std::size_t rest = count % kBlock;
+  const std::size_t last = rest > 0 ? block_bytes(compression.encoding, rest) : 0;
+  return count / kBlock * block_bytes(compression.encoding, kBlock) + last;
+}
+
 std::string compressed_problem(Encoding encoding, std::span<const std::byte> bytes, std::size_t count) {
   if (encoding == Encoding::top_k) return top_problem(bytes, count);
-  std::size_t expected = 0;
-  if (encoding == Encoding::f32) expected = 4 * count;
-  if (encoding == Encoding::f16 || encoding == Encoding::bf16) expected = 2 * count;
-  if (encoding == Encoding::one_bit || encoding == Encoding::two_bit) {
-    for (std::size_t i = 0; i < num_blocks(count); ++i) expected += block_bytes(encoding, block_of(i, count).count);
-  }
+  const std::size_t expected = compressed_bytes({.encoding = encoding}, count);
   return bytes.size() == expected ? "" : fmt::format("{} bytes for {} numbers, not {}", bytes.size(), count, expected);
 }
 

@@ -38,6 +38,9 @@ struct ErrorFeedback {
 
 Payload compress(const Compression& compression, std::span<const float> gradient, ErrorFeedback& feedback);
 
+// How long that payload is, whatever the numbers are.
+std::size_t compressed_bytes(const Compression& compression, std::size_t count);
+
 // "" when the bytes are `count` numbers in that encoding.
 std::string compressed_problem(Encoding encoding, std::span<const std::byte> bytes, std::size_t count);
 

@@ -92,6 +92,17 @@ TEST(PsCompress, TakesTheBytesThatItShould) {
   EXPECT_EQ(bytes("2-bit"), 256U + 4 * 4);
 }
 
+TEST(PsCompress, IsAsLongAsItSays) {
+  for (const std::string& name : kAll) {
+    const Compression compression = *parse_compression(name);
+    for (const std::size_t count : {1U, 3U, 255U, 256U, 257U, 1000U}) {
+      ErrorFeedback feedback;
+      const std::vector<float> gradient(count, 0.5F);
+      EXPECT_EQ(compress(compression, gradient, feedback).bytes.size(), compressed_bytes(compression, count)) << name;
+    }
+  }
+}
+
 TEST(PsCompress, RefusesBytesThatAreNot) {
   const std::vector<std::byte> bytes(16, std::byte{255});
   EXPECT_NE(compressed_problem(Encoding::top_k, bytes, 100), "");

@@ -77,6 +77,11 @@ std::span<const float> gradient_of(const Contribution& one, std::int64_t count, 
 // The newest clock of which enough pushes are here.
 std::int64_t complete_clock(const Settings& settings, const ShardState& state) {
   if (state.workers.empty()) return state.version - 1;
+  if (settings.backup_workers == 0) {
+    std::int64_t least = state.workers.front().clock;
+    for (const Progress& progress : state.workers) least = std::min(least, progress.clock);
+    return least;
+  }
   std::vector<std::int64_t> clocks;
   for (const Progress& progress : state.workers) clocks.push_back(progress.clock);
   std::sort(clocks.begin(), clocks.end(), std::greater<>());

@@ -11,6 +11,7 @@
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
 #include "report/json_parts.hpp"
+#include "report/served_parts.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -44,6 +45,8 @@ double share_of_run(const ps::ServedReport& report, double seconds) {
 
 std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
+}  // namespace
+
 std::string choice_text(const ps::Choice& choice) {
   std::string text =
       fmt::format("{}, {}, {}", plural(choice.servers, "server"), plural(choice.workers, "worker"), choice.mode);
@@ -56,6 +59,8 @@ std::string choice_text(const ps::Choice& choice) {
   if (choice.pace_s > 0) text += fmt::format(", a step takes {} at least", format_seconds(choice.pace_s));
   return text;
 }
+
+namespace {
 
 // About a dozen steps, the first and the last among them.
 void add_losses(const train::ServedResult& run, std::string& text) {
@@ -151,6 +156,8 @@ void add_results(const ServedView& view, std::string& text) {
   text += table.text();
 }
 
+}  // namespace
+
 void add_choice(const ps::Choice& choice, Json& json) {
   json["servers"] = choice.servers;
   json["workers"] = choice.workers;
@@ -178,6 +185,8 @@ void add_protocol(const ps::ServedReport& report, Json& json) {
   json["server_queue_s"] = report.server_queue_s;
   json["worker_waited_s"] = report.worker_waited_s;
 }
+
+namespace {
 
 std::string slice(int worker, const char* name, double begin_s, double seconds, std::int64_t step) {
   return fmt::format(R"({{"ph":"X","name":"{}","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"step":{}}}}})", name,
