@@ -91,6 +91,22 @@ Result<double> predicted_step_s(const spec::Job& worker) {
   return run->step_s;
 }
 
+// Servers update; a worker that pushes what several steps changed updates for itself, too.
+double without_update(const spec::Job& worker, const ps::Choice& choice, double step_s) {
+  const double update_s = choice.local_steps > 1 ? 0 : plan::step_time(worker).parts[plan::Part::optimizer];
+  return std::max(0.0, step_s - update_s);
+}
+
+// Of one worker, with its share of the batch.
+spec::Job worker_job(spec::Job all, const ps::Choice& choice) {
+  all.cluster.devices = choice.group;
+  all.layout.dp = 0;
+  all.layout.servers = 0;
+  all.training.global_batch /= choice.workers;
+  all.training.batch_tokens = 0;
+  return all;
+}
+
 Result<sim::Kill> kill_of(const std::string& text, const ps::Choice& choice) {
   const std::size_t colon = text.find(':');
   const std::size_t at = text.find('@');
@@ -170,6 +186,28 @@ std::vector<std::int64_t> parameter_counts(const spec::Model& model) {
   return counts;
 }
 
+Result<double> predicted_passes_s(const spec::Job& all, const ps::Choice& choice) {
+  const spec::Job worker = worker_job(all, choice);
+  const Result<double> step_s = predicted_step_s(worker);
+  if (!step_s) return step_s;
+  return without_update(worker, choice, *step_s);
+}
+
+sim::ServedInput on_this_host(const spec::Job& all, const ps::Choice& choice, double step_s, std::int64_t steps,
+                              double copy_bytes_per_s) {
+  sim::ServedInput input;
+  input.choice = choice;
+  input.job.counts = parameter_counts(all.model);
+  input.job.step_s = step_s;
+  input.job.step_tokens = all.training.global_batch * all.training.sequence / choice.workers;
+  input.job.steps = steps;
+  input.cluster.workers_per_host = choice.workers;
+  input.cluster.servers_per_host = choice.servers;
+  input.cluster.local_bytes_per_s = copy_bytes_per_s;
+  input.cluster.memory_bytes_per_s = copy_bytes_per_s * 2;  // read and written
+  return input;
+}
+
 bool wants_served_run(const Arguments& arguments) {
   return std::any_of(kSimulateServedFlags.begin(), kSimulateServedFlags.end(),
                      [&](const Flag& flag) { return arguments.has(flag.name); });
@@ -178,11 +216,7 @@ bool wants_served_run(const Arguments& arguments) {
 Result<ServedCase> served_case(const spec::Job& job, const ps::Choice& choice, const ServedOptions& options) {
   const Result<spec::Job> all = shared_job(job, choice);
   if (!all) return tl::unexpected(all.error());
-  ServedCase one{*all, {}, 0, 0};
-  one.job.cluster.devices = choice.group;
-  one.job.layout.servers = 0;
-  one.job.training.global_batch = all->training.global_batch / choice.workers;
-  one.job.training.batch_tokens = 0;
+  ServedCase one{worker_job(*all, choice), {}, 0, 0};
   one.input.choice = choice;
   one.input.cluster = network_of(*all, choice);
   one.input.faults.kills = options.kills;
@@ -202,9 +236,7 @@ Result<ServedCase> served_case(const spec::Job& job, const ps::Choice& choice, c
     const Result<double> predicted = predicted_step_s(one.job);
     if (!predicted) return tl::unexpected(predicted.error());
     alone_s = *predicted;
-    // Servers update; a worker that pushes what several steps changed updates for itself, too.
-    const double update_s = choice.local_steps > 1 ? 0 : plan::step_time(one.job).parts[plan::Part::optimizer];
-    work.step_s = std::max(0.0, alone_s - update_s);
+    work.step_s = without_update(one.job, choice, alone_s);
   }
   work.step_s = std::max(work.step_s, choice.pace_s);
   alone_s = std::max(alone_s, choice.pace_s);

@@ -49,6 +49,13 @@ struct ServedCase {
 // Refused: a batch that cannot be shared (input), a cluster that is too small, a worker that does not fit (infeasible).
 Result<ServedCase> served_case(const spec::Job& job, const ps::Choice& choice, const ServedOptions& options);
 
+// Seconds of a worker's step without the update, which is the servers' part. The job is for all workers together.
+Result<double> predicted_passes_s(const spec::Job& all, const ps::Choice& choice);
+
+// All processes on one host, as `train --servers` has them, which copies at that rate.
+sim::ServedInput on_this_host(const spec::Job& all, const ps::Choice& choice, double step_s, std::int64_t steps,
+                              double copy_bytes_per_s);
+
 // REQUIRES: wants_served_run.
 Result<std::string> simulate_served(const Arguments& arguments);
 

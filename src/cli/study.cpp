@@ -160,22 +160,6 @@ ps::Choice choice_for(const ps::Choice& base, const std::string& mode) {
   return choice;
 }
 
-// Of what is simulated as it was measured: all processes on this host.
-sim::ServedInput same_case(const StudyRequest& request, const spec::Job& job, const report::Study& study,
-                           const HostRates& host) {
-  sim::ServedInput input;
-  input.choice = request.choice;
-  input.job.counts = parameter_counts(job.model);
-  input.job.step_s = study.step_s;
-  input.job.step_tokens = job.training.global_batch * job.training.sequence / request.choice.workers;
-  input.job.steps = study.steps;
-  input.cluster.workers_per_host = request.choice.workers;
-  input.cluster.servers_per_host = request.choice.servers;
-  input.cluster.local_bytes_per_s = host.copy_bytes_per_s;
-  input.cluster.memory_bytes_per_s = host.copy_bytes_per_s * 2;  // read and written
-  return input;
-}
-
 // Hosts like this one, a worker on each: only their number grows, and the servers with it.
 void scale_up(int workers, sim::ServedInput& input) {
   constexpr double kEthernet = 10e9 / 8;
@@ -308,7 +292,7 @@ Result<std::string> sync_async(const Arguments& arguments) {
   const double share = trained.training.global_batch / study.workers;
   study.alone_tokens_per_s = share * trained.training.sequence / study.step_s;
   const HostRates host = measured_host();
-  const sim::ServedInput here = same_case(request, trained, study, host);
+  const sim::ServedInput here = on_this_host(trained, request.choice, study.step_s, study.steps, host.copy_bytes_per_s);
   const auto steps = static_cast<std::size_t>(study.steps);
   Progress progress("study", request.modes.size() * (steps + 1 + request.sizes.size()));
   for (const std::string& mode : request.modes) {

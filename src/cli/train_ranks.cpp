@@ -68,20 +68,6 @@ std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& 
   return notes;
 }
 
-// The job on the cluster that it names, or else on what its ranks measure just now. On rank 0 it is complete.
-Result<spec::Job> to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world) {
-  if (!request.measures_machine) return job;
-  machine::Machine here = machine::topology_of_this_host();
-  kernel::tune_gemm(!request.deterministic);
-  const std::string transport = request.transport == "mpi" ? "mpi" : "processes";
-  const Result<void> measured = machine::measure_job(world, job, transport, here);
-  if (!measured) return tl::unexpected(measured.error());
-  spec::Job one = job;
-  one.cluster = machine::cluster_of(here);
-  spec::set_fields(one.cluster.measured.numbers, one.stack.physics);
-  return one;
-}
-
 // What the ranks found out before they trained.
 struct Figures {
   spec::Job job;  // to predict
@@ -137,7 +123,7 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
   if (!peak) return tl::unexpected(peak.error());
   const spec::Job& job = plan.job;
-  Result<spec::Job> to_be = to_predict(request, job, world);
+  Result<spec::Job> to_be = job_to_predict(request, job, world);
   if (!to_be) return tl::unexpected(to_be.error());
   const Figures figures{std::move(*to_be), *peak};
   std::ofstream metrics;
@@ -168,6 +154,19 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
 }
 
 }  // namespace
+
+Result<spec::Job> job_to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world) {
+  if (!request.measures_machine) return job;
+  machine::Machine here = machine::topology_of_this_host();
+  kernel::tune_gemm(!request.deterministic);
+  const std::string transport = request.transport == "mpi" ? "mpi" : "processes";
+  const Result<void> measured = machine::measure_job(world, job, transport, here);
+  if (!measured) return tl::unexpected(measured.error());
+  spec::Job one = job;
+  one.cluster = machine::cluster_of(here);
+  spec::set_fields(one.cluster.measured.numbers, one.stack.physics);
+  return one;
+}
 
 Result<std::string> train_rank(const TrainRequest& request, const TrainPlan* plan, comm::Communicator& world) {
   std::optional<TrainPlan> own;

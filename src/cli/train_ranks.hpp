@@ -15,6 +15,9 @@ namespace twinpod::cli {
 // Without a plan, because the number of ranks was not known before, it makes its own.
 Result<std::string> train_rank(const TrainRequest& request, const TrainPlan* plan, comm::Communicator& world);
 
+// The job on the cluster that it names, or else on what its ranks measure just now. On rank 0 it is complete.
+Result<spec::Job> job_to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world);
+
 Result<std::string> answered(Result<std::string> answer);
 
 }  // namespace twinpod::cli

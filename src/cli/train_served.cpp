@@ -4,27 +4,55 @@
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 
+#include "cli/simulate_served.hpp"
+#include "cli/study_runs.hpp"
+#include "cli/train_ranks.hpp"
 #include "cli/train_teller.hpp"
 #include "core/files.hpp"
+#include "ps/throughput.hpp"
 #include "report/served_report.hpp"
 #include "train/served_run.hpp"
 
 namespace twinpod::cli {
 namespace {
 
-// Of a rank, while all that are on this host compute.
-Result<double> measure_peak(const TrainRequest& request, const TrainPlan& plan) {
+// What is found out before the run, while all ranks that are on this host compute.
+struct Figures {
+  double peak_flop_per_s = 0;  // of a rank
+  double passes_s = 0;         // of a worker, predicted; 0: they cannot be
+};
+
+Result<Figures> measure(const TrainRequest& request, const TrainPlan& plan) {
   const int hosts = std::max(1, static_cast<int>(request.hosts.size()));
   const int workers = (request.served->workers - request.host + hosts - 1) / hosts;
   const Result<std::string> text = comm::run_processes(
       workers * request.served->group, request.options, [&](comm::Communicator& world) -> Result<std::string> {
         const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
         if (!peak) return tl::unexpected(peak.error());
-        return fmt::format("{}", *peak);
+        const Result<spec::Job> job = job_to_predict(request, plan.job, world);
+        if (!job) return tl::unexpected(job.error());
+        if (comm::rank_of(world) != 0) return std::string();
+        return fmt::format("{} {}", *peak, predicted_passes_s(*job, *request.served).value_or(0));
       });
   if (!text) return tl::unexpected(text.error());
-  return std::strtod(text->c_str(), nullptr);
+  Figures figures;
+  std::istringstream(*text) >> figures.peak_flop_per_s >> figures.passes_s;
+  return figures;
+}
+
+// Of a step of all workers, by the protocol's own code in simulated time; 0: cannot be said, as between hosts.
+double predicted_step_s(const TrainRequest& request, const TrainPlan& plan, double passes_s) {
+  constexpr int kSteps = 60;
+  if (passes_s == 0 || !request.hosts.empty()) return 0;
+  const ps::Choice& choice = *request.served;
+  const double step_s = std::max(passes_s, choice.pace_s);
+  const int steps = std::min(kSteps, train::steps_of(plan.job));
+  const Result<sim::ServedRun> run =
+      sim::run_served(on_this_host(plan.job, choice, step_s, steps, measured_host().copy_bytes_per_s));
+  const double rate = run ? ps::steady_tokens_per_second(run->report) : 0;
+  return rate > 0 ? plan.job.training.global_batch * plan.job.training.sequence / rate : 0;
 }
 
 std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job) {
@@ -54,10 +82,10 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
     metrics.open(request.metrics, std::ios::trunc);
     if (!metrics) return input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
   }
-  const Result<double> peak = measure_peak(request, plan);
-  if (!peak) return tl::unexpected(peak.error());
+  const Result<Figures> figures = measure(request, plan);
+  if (!figures) return tl::unexpected(figures.error());
   constexpr int kReplacements = 16;
-  Teller teller(plan.job, *peak, metrics);
+  Teller teller(plan.job, figures->peak_flop_per_s, metrics);
   train::ServedSettings settings;
   settings.steps = train::steps_of(plan.job);
   settings.deterministic = request.deterministic;
@@ -75,7 +103,9 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
     const Result<void> wrote = write_file(request.trace, report::served_trace(run->report));
     if (!wrote) return tl::unexpected(wrote.error());
   }
-  report::ServedView view{plan.job, choice, *run, *peak, notes_of(choice, plan.job)};
+  report::ServedView view{plan.job, choice, *run, figures->peak_flop_per_s};
+  view.predicted_step_s = predicted_step_s(request, plan, figures->passes_s);
+  view.notes = notes_of(choice, plan.job);
   if (!request.hosts.empty()) {
     view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
                                      request.host, request.hosts.size()));

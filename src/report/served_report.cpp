@@ -10,6 +10,7 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
+#include "ps/throughput.hpp"
 #include "report/json_parts.hpp"
 #include "report/served_parts.hpp"
 
@@ -26,17 +27,14 @@ double workers_in(const ps::ServedReport& report) {
 double utilisation(const ServedView& view) {
   const double flop = model::training_flop(view.job.model, view.job.training.sequence);
   const double peak = view.peak_flop_per_s * workers_in(view.run.report) * view.choice.group;
-  return peak > 0 ? flop * ps::tokens_per_second(view.run.report) / peak : 0;
+  return peak > 0 ? flop * ps::steady_tokens_per_second(view.run.report) / peak : 0;
 }
 
 // Median over the steps, the first ones left out: they warm up.
-double step_seconds(const train::ServedResult& run) {
-  std::vector<double> seconds;
-  for (std::size_t i = run.steps.size() > 4 ? 2 : 0; i < run.steps.size(); ++i) seconds.push_back(run.steps[i].seconds);
-  if (seconds.empty()) return 0;
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+// Of all workers: a batch at the rate of the run.
+double step_seconds(const ServedView& view) {
+  const double rate = ps::steady_tokens_per_second(view.run.report);
+  return rate > 0 ? view.job.training.global_batch * view.job.training.sequence / rate : 0;
 }
 
 double share_of_run(const ps::ServedReport& report, double seconds) {
@@ -128,7 +126,12 @@ void add_results(const ServedView& view, std::string& text) {
     const double steps = std::max<double>(1, static_cast<double>(report.steps.size()));
     return fmt::format("{} a step of a worker", format_bytes(static_cast<double>(bytes) / steps));
   };
-  table.row({"rate", fmt::format("{:.0f} tokens/s", ps::tokens_per_second(report)), "of all workers together"});
+  table.row({"rate", fmt::format("{:.0f} tokens/s", ps::steady_tokens_per_second(report)),
+             "of all workers together, while all are at work"});
+  table.row({"step", format_seconds(step_seconds(view)),
+             view.predicted_step_s > 0
+                 ? fmt::format("of all workers; predicted {}", format_seconds(view.predicted_step_s))
+                 : "of all workers"});
   table.row({"MFU", fmt::format("{:.1f} %", 100 * utilisation(view)),
              fmt::format("of {:.1f} GFLOP/s a rank, measured here", 1e-9 * view.peak_flop_per_s)});
   table.row({"scale factor", fmt::format("{:.3f}", served_scale_factor(report)),
@@ -228,12 +231,12 @@ std::string served_json(const ServedView& view) {
   for (const train::ServedEvaluation& one : run.evaluations) {
     json["evaluations"].push_back({{"seconds", one.seconds}, {"samples", one.samples}, {"loss", one.loss}});
   }
-  json["tokens_per_s"] = ps::tokens_per_second(run.report);
+  json["tokens_per_s"] = ps::steady_tokens_per_second(run.report);
   json["mfu"] = utilisation(view);
   json["scale_factor"] = served_scale_factor(run.report);
   json["peak_flop_per_s"] = view.peak_flop_per_s;
-  json["step_time_s"] = step_seconds(run);
-  json["predicted_step_time_s"] = nullptr;
+  json["step_time_s"] = step_seconds(view);
+  json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
   json["peak_memory_bytes"] = run.peak_bytes;
   json["predicted_peak_memory_bytes"] = run.predicted_bytes;
   json["time_to_target_s"] = run.time_to_target_s > 0 ? Json(run.time_to_target_s) : Json(nullptr);

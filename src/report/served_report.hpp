@@ -16,7 +16,8 @@ struct ServedView {
   const spec::Job& job;
   const ps::Choice& choice;
   const train::ServedResult& run;
-  double peak_flop_per_s = 0;  // of a rank: measured
+  double peak_flop_per_s = 0;   // of a rank: measured
+  double predicted_step_s = 0;  // of all workers; 0: not known
   std::vector<std::string> notes = {};
 };
 

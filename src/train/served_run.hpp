@@ -2,7 +2,7 @@
 // what they did.
 //
 //     Result<ServedResult> run = run_served(job, samples, choice, {.steps = 200});
-//     run->final_loss; ps::tokens_per_second(run->report); run->report.staleness_max;
+//     run->final_loss; ps::steady_tokens_per_second(run->report); run->report.staleness_max;
 //
 // The job is that of all workers together: one device for each rank of each worker, copies of the model (dp) and no
 // other parallelism; the samples are dealt out to them as to the ranks of run_loop (loop.hpp).
