@@ -78,7 +78,7 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   Result<program::Program> program = program::generate(one);
   if (!program) return tl::unexpected(program.error());
   one.training.global_batch *= divided_by(choice);
-  ServedTensors tensors = served_tensors(one, *program);
+  ServedTensors tensors = served_tensors(one, *program, choice.workers * choice.group);
   ps::LaunchOptions options = served_options(one, tensors, choice);
   options.replacements = settings.replacements;
   options.client.timeout_s = settings.timeout_s;
