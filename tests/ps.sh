@@ -125,9 +125,9 @@ dies() {  # dies DEATHS EXPRESSION FLAG...
   trains run --steps 60 --servers 3 --workers 2 --copies 2 --pace 10ms "$@" &&
     holds run "run['deaths'] == $deaths and $all_counted and run['final_loss'] < 4.2 and $expression"
 }
-check "a server and a worker die" dies 2 "run['failovers'] > 0" --mode sync --fault kill:server:1@20,kill:worker:0@35
-check "six die, any of them" dies 6 "run['staleness_max'] <= 1" --mode ssp:1 --fault random:6
-check "six die, any of them, sync and clipped" dies 6 "run['staleness_max'] == 0" --mode sync --clip 0.5 --fault random:6
+check "a server and a worker die" dies 2 "run['failovers'] > 0 and run['staleness_max'] <= 1" --mode ssp:1 \
+  --fault kill:server:1@20,kill:worker:0@35
+check "six die, any of them, while norms are made" dies 6 "run['staleness_max'] == 0" --mode sync --fault random:6
 
 refuses() {  # refuses STATUS PATTERN FLAG...
   local wanted=$1 pattern=$2 status
