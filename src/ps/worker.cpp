@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "ps/bytes.hpp"
 #include "ps/state.hpp"
@@ -165,10 +166,7 @@ void tick_line(Worker& worker, Line& line, Outbox& out) {
   const std::uint64_t first = line.unacked.empty() ? 0 : line.unacked.front().sequence;
   if (line.initial || (first != 0 && first == line.resent)) resend_pushes(worker, line, out);
   line.resent = first;
-  if (line.pull && line.pull_is_old) {
-    send(worker, *line.pull, out);
-    if (line.pending >= 0) ask_for_squares(worker, line.pending, out);
-  }
+  if (line.pull && line.pull_is_old) send(worker, *line.pull, out);
   line.pull_is_old = line.pull.has_value();
 }
 
@@ -234,7 +232,12 @@ void tick(Worker& worker, Outbox& out) {
   if (worker.view.number > 0) acknowledge_view(worker, out);  // a receipt, and a sign of life
   if (worker.leaving && !worker.expelled) send_to_controller(worker, Kind::leave, 0, out);
   if (!is_released(worker)) send_to_controller(worker, Kind::barrier, worker.barriers, out);
-  for (Line& line : worker.lines) tick_line(worker, line, out);
+  std::set<std::int64_t> pending;
+  for (Line& line : worker.lines) {
+    if (line.pull && line.pull_is_old && line.pending >= 0) pending.insert(line.pending);
+    tick_line(worker, line, out);
+  }
+  for (const std::int64_t clock : pending) ask_for_squares(worker, clock, out);
 }
 
 }  // namespace twinpod::ps
