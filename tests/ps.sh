@@ -32,8 +32,8 @@ all_counted="run['updates_lost'] == 0 and run['updates_twice'] == 0 and run['upd
 same_bits() {  # same_bits WORKERS FLAG...: of parameters, because each loss is made of all of them
   local workers=$1
   shift
-  trains reduced --ranks "$workers" --clip 0 --deterministic "$@" &&
-    trains served --servers 2 --workers "$workers" --clip 0 --deterministic "$@" &&
+  trains reduced --ranks "$workers" --deterministic --metrics "$scratch/norms" "$@" &&
+    trains served --servers 2 --workers "$workers" --deterministic "$@" &&
     python3 -c 'import json, sys
 reduced, served = (json.load(open(path)) for path in sys.argv[1:])
 assert len(served["losses"]) == 6, served["losses"]
@@ -42,8 +42,16 @@ assert reduced["final_loss"] == served["final_loss"]
 assert reduced["evaluations"][-1]["loss"] == served["evaluations"][-1]["loss"]' \
       "$scratch/reduced.json" "$scratch/served.json" && holds served "$all_counted and run['staleness_max'] == 0"
 }
-check "sync, 3 workers: the bits of three ranks" same_bits 3 --set training.global_batch=6 --dropout 0.1
+check "sync, 3 workers: the bits of three ranks" same_bits 3 --set training.global_batch=6 --dropout 0.1 \
+  --clip 0.2
+clipped() {  # clipped NORM: each step of the last run of ranks was
+  python3 -c 'import json, sys
+norms = [json.loads(line)["gradient_norm"] for line in open(sys.argv[1])]
+assert len(norms) == 6 and min(norms) > float(sys.argv[2]), norms' "$scratch/norms" "$1"
+}
+check "norms were cut in each step" clipped 0.2
 check "sync, 4 workers: the bits of four ranks" same_bits 4 --set training.evaluate_every=2
+check "norms of the default clip were cut, too" clipped 1
 
 # Two launchers, as on two hosts.
 port=$((20000 + $$ % 400 * 100))
@@ -56,7 +64,7 @@ start_host() {  # start_host HOST FLAG...: in the background
 }
 
 same_bits_on_hosts() {  # as the run of four ranks before
-  local flags=(--servers 2 --workers 4 --clip 0 --deterministic --set training.evaluate_every=2)
+  local flags=(--servers 2 --workers 4 --deterministic --set training.evaluate_every=2)
   start_host 1 "${flags[@]}"
   local other=$last_host
   start_host 0 "${flags[@]}"
@@ -114,11 +122,12 @@ check "a backup worker, and a straggler" learns "run['updates_dropped'] > 0" --s
 dies() {  # dies DEATHS EXPRESSION FLAG...
   local deaths=$1 expression=$2
   shift 2
-  trains run --steps 60 --servers 3 --workers 2 --copies 2 --mode ssp:1 --pace 10ms "$@" &&
+  trains run --steps 60 --servers 3 --workers 2 --copies 2 --pace 10ms "$@" &&
     holds run "run['deaths'] == $deaths and $all_counted and run['final_loss'] < 4.2 and $expression"
 }
-check "a server and a worker die" dies 2 "run['failovers'] > 0" --fault kill:server:1@20,kill:worker:0@35
-check "six die, any of them" dies 6 "run['staleness_max'] <= 1" --fault random:6
+check "a server and a worker die" dies 2 "run['failovers'] > 0 and run['staleness_max'] <= 1" --mode ssp:1 \
+  --fault kill:server:1@20,kill:worker:0@35
+check "six die, any of them, while norms are made" dies 6 "run['staleness_max'] == 0" --mode sync --fault random:6
 
 refuses() {  # refuses STATUS PATTERN FLAG...
   local wanted=$1 pattern=$2 status

@@ -57,11 +57,9 @@ double predicted_step_s(const TrainRequest& request, const TrainPlan& plan, doub
 
 std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job) {
   std::vector<std::string> notes;
-  if (job.training.recipe.clip > 0 && choice.local_steps == 1 && choice.workers > 1) {
-    notes.push_back(fmt::format(
-        "Gradients are clipped to {:g} by each worker, before they are added up: no server sees the norm of the sum. "
-        "With --clip 0, --mode sync --deterministic has the bits of --ranks {}.",
-        job.training.recipe.clip, choice.workers));
+  if (job.training.recipe.clip > 0 && choice.local_steps == 1 && choice.settings.mode != ps::Mode::sync) {
+    notes.push_back(fmt::format("Each push is clipped to {:g} by its own norm, that of a share of the batch.",
+                                job.training.recipe.clip));
   }
   if (choice.straggler.factor > 1) {
     const std::string who = choice.straggler.worker == ps::kAnyWorker

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/wait.hpp"
 
@@ -96,8 +97,13 @@ Result<std::vector<Arrival>> pull_all(Client& client) {
   worker.arrived.clear();
   for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) pull(worker, shard, out);
   send_all(client.link, out);
-  const Result<void> all = wait_until(client, "values", [&] { return worker.arrived.size() == worker.shards.size(); });
+  const Result<void> all = wait_until(client, "values", [&] {
+    return worker.arrived.size() == worker.shards.size() || !std::isfinite(worker.norm.value);
+  });
   if (!all) return tl::unexpected(all.error());
+  if (!std::isfinite(worker.norm.value)) {
+    return infeasible(fmt::format("the norm of the gradients of clock {} is {}", worker.norm.clock, worker.norm.value));
+  }
   std::vector<Arrival> values = std::move(worker.arrived);
   worker.arrived.clear();
   std::sort(values.begin(), values.end(), [](const Arrival& a, const Arrival& b) { return a.shard < b.shard; });

@@ -46,6 +46,8 @@ void pump(Client& client);
 // `initial` gives the values of a shard; asked only if they may be needed.
 Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial);
 
+// If servers clip, an error also when the norm of a clock's gradients is not finite (client.worker.norm): no update
+// comes of them.
 Result<std::vector<Arrival>> pull_all(Client& client);
 
 // One gradient for each shard; they are compressed as the options say. Then the clock moves on.
@@ -54,7 +56,7 @@ void push_all(Client& client, const std::vector<Payload>& gradients, double rate
 
 Result<void> wait_for_acks(Client& client);
 Result<void> barrier(Client& client);
-Result<void> leave(Client& client);  // after all is acknowledged
+Result<void> leave(Client& client);  // after all is acknowledged; if servers clip: behind a last pull
 
 // Until the view has it no more, or `stop` says so, which is asked again and again. Counts how long it was busy and how
 // long messages had waited.

@@ -64,6 +64,21 @@ TEST(PsLaunch, SyncWorkersAllReadTheSame) {
   EXPECT_EQ(report->updates.applied, 2 * 20 * options.shards.size());
 }
 
+TEST(PsLaunch, ANormThatIsNotFiniteEndsTheJob) {
+  LaunchOptions options = options_for("sync", 1, 2, 1);
+  options.settings.clip = 1;
+  options.shards = {{.count = 1}};
+  const Result<LaunchReport> report = launch(options, [&](Client& client) -> Result<std::string> {
+    Result<void> joined = join(client, [&](ShardId shard) { return zeros(options.shards, shard); });
+    if (!joined) return tl::unexpected(joined.error());
+    push_all(client, {payload_of(std::vector<float>{3e38F})}, 0);
+    const Result<std::vector<Arrival>> values = pull_all(client);
+    return values ? Result<std::string>("values") : tl::unexpected(values.error());
+  });
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().message, "the norm of the gradients of clock 0 is inf");
+}
+
 TEST(PsLaunch, AFailingWorkerEndsTheJob) {
   const LaunchOptions options = options_for("async", 1, 2, 1);
   const Result<LaunchReport> report =

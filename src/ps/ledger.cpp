@@ -91,7 +91,7 @@ void hand_in(Ledger& ledger, int place, const Server& server) {
     held_at(ledger, place, shard) = {.there = 1,
                                      .applied = state.applied,
                                      .dropped = state.dropped,
-                                     .waiting = state.waiting.size(),
+                                     .waiting = num_waiting(state),
                                      .clocks = state.clocks};
   }
 }

@@ -15,8 +15,8 @@ constexpr std::uint64_t kMostPayload = std::uint64_t{1} << 40U;
 constexpr std::int64_t kMostClock = std::int64_t{1} << 60U;  // sums of clocks do not overflow
 
 constexpr std::array<std::string_view, kNumKinds> kKindNames = {
-    "initial",       "push",  "clock",  "ack",  "pull",  "values", "forward",  "backup_ack",
-    "state_request", "state", "synced", "join", "leave", "view",   "view_ack", "barrier"};
+    "initial", "push",   "clock", "ack",   "pull", "values",   "forward", "backup_ack", "state_request",
+    "state",   "synced", "join",  "leave", "view", "view_ack", "barrier", "squares",    "norm"};
 
 template <typename T>
 void put(std::byte*& at, T value) {

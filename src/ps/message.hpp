@@ -25,6 +25,7 @@ using NodeId = std::int32_t;   // a process; the number of one that is gone is n
 using ShardId = std::int32_t;  // see shards.hpp
 inline constexpr NodeId kController = 0;
 inline constexpr NodeId kNobody = -1;
+inline constexpr std::int64_t kAskOnly = -1;  // clock of a pull that only wants to know where the others are
 
 enum class Kind : std::uint8_t {
   initial,        // worker to head: the values at the very start; the first one counts
@@ -43,8 +44,10 @@ enum class Kind : std::uint8_t {
   view,      // from the controller: who is there, and who holds what
   view_ack,  // its receipt
   barrier,   // worker to controller: I am there; back: all are
+  squares,   // tail to worker: of a clock's gradient, which waits for the norm of all shards; to tail: tell me again
+  norm,      // worker to head: that norm
 };
-inline constexpr int kNumKinds = 16;
+inline constexpr int kNumKinds = 18;
 std::string_view name_of(Kind kind);
 
 // How the numbers of a gradient are written (compress.hpp).
@@ -83,7 +86,7 @@ struct Message {
   std::int64_t clock = 0;      // step of the worker; pull and values: what the request was for
   std::int64_t oldest = -1;    // values: all updates up to this clock are in them
   std::uint64_t position = 0;  // in the log of the shard, from 1
-  double rate = 0;             // push: learning rate; 0: the server's own
+  double rate = 0;             // push: learning rate; 0: the server's own; norm: the norm
   std::int64_t sent_ns = 0;    // by the clock of the host, for measuring alone; 0: not said
   Payload payload = {};
 };

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Message view{.kind = Kind::view, .from = kController, .to = 1, .view = 1};
   view.payload = encode_view({.number = 1, .servers = {1}, .workers = {2}, .chains = {{{1, 1, true}}}});
   Outbox out;
-  Server server{.id = 1, .shards = shards};
+  Server server{.id = 1, .settings = {.clip = 1}, .shards = shards};
   handle(server, view, out);
   handle(server, *message, out);
   Worker worker{.id = 2, .shards = shards};

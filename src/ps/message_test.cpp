@@ -72,6 +72,8 @@ TEST(PsMessage, ReadsOrRefusesDamagedBytes) {
   ShardState state = empty_state(shard);
   state.waiting.push_back({.worker = 1, .gradient = payload_of(std::vector<float>{1, 2, 3})});
   state.workers.push_back({.worker = 1});
+  state.pending = Pending{{1, 2, 3}, 2, 0.5, 0.1};
+  state.squares = {{3, {1, 2}}, {4, {}}};
   const View view{.number = 2, .servers = {1}, .workers = {4, 5}, .chains = {{{1, 1, true}}, {}}};
   Message message = a_push();
   Rng rng(1);
@@ -96,9 +98,13 @@ TEST(PsMessage, AStateIsReadAsItWasWritten) {
   state.waiting.push_back({.worker = 1, .clock = 4, .gradient = payload_of(std::vector<float>{1, 2, 3})});
   state.workers = {{.worker = 1, .sequence = 5, .clock = 4}, {.worker = 3}};
   state.mean = {1, 2, 3};
+  state.pending = Pending{{1, 2, 3}, 2, 0.5, 0.1};
+  state.squares = {{3, {1, 2}}, {4, {}}};
   const Payload bytes = encode_state(state);
   const Result<ShardState> again = decode_state(bytes, shard);
   ASSERT_TRUE(again) << to_string(again.error());
+  EXPECT_EQ(again->pending->gradient[2], 3);
+  EXPECT_EQ(again->squares[0].parts[1], 2);
   const Payload second = encode_state(*again);
   EXPECT_TRUE(std::equal(bytes.bytes.begin(), bytes.bytes.end(), second.bytes.begin(), second.bytes.end()));
   EXPECT_FALSE(decode_state(bytes, {.count = 4}));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ps/bytes.hpp"
+
 namespace twinpod::ps {
 namespace {
 
@@ -31,7 +33,7 @@ Message from_server(const Site& site, Kind kind, NodeId to) {
 }
 
 void acknowledge(const Site& site, const Message& entry, Outbox& out) {
-  if (entry.entry == Kind::view) return;
+  if (entry.entry == Kind::view || entry.entry == Kind::norm) return;
   Message ack = from_server(site, Kind::ack, entry.worker);
   ack.entry = entry.entry;
   ack.worker = entry.worker;
@@ -52,7 +54,9 @@ void answer(const Site& site, const Message& pull, Outbox& out) {
   values.worker = pull.worker;
   values.sequence = pull.sequence;
   values.clock = pull.clock;
-  values.oldest = oldest_clock(site.server.settings, state);
+  // Who only asks is to start behind what is closed.
+  values.oldest =
+      pull.clock == kAskOnly ? closed_clock(site.server.settings, state) : oldest_clock(site.server.settings, state);
   values.position = state.position;
   values.payload = share_values(state);
   ++site.server.counters.pulls;
@@ -60,12 +64,28 @@ void answer(const Site& site, const Message& pull, Outbox& out) {
   out.push_back(std::move(values));
 }
 
+void tell_squares(const Site& site, NodeId to, std::int64_t clock, Outbox& out) {
+  const std::optional<std::vector<double>> squares = squares_at(site.replica.state, clock);
+  if (!squares) return;
+  ByteWriter writer;
+  writer.put_all(std::span<const double>(*squares));
+  Message message = from_server(site, Kind::squares, to);
+  message.clock = clock;
+  message.payload = payload_of(std::move(writer.bytes));
+  out.push_back(std::move(message));
+}
+
+// Those that wait for a norm get what it is made of, once; when they ask again, again.
 void answer_pulls(const Site& site, Outbox& out) {
+  const ShardState& state = site.replica.state;
+  const bool tells = state.pending && site.replica.told_squares != state.version;
   std::erase_if(site.replica.pulls, [&](const Message& pull) {
-    if (!may_read(site.server.settings, site.replica.state, pull)) return false;
-    answer(site, pull, out);
-    return true;
+    const bool may = may_read(site.server.settings, state, pull);
+    if (may) answer(site, pull, out);
+    if (!may && tells) tell_squares(site, pull.from, state.version, out);
+    return may;
   });
+  if (tells) site.replica.told_squares = state.version;
 }
 
 // The tail has everything up to this position.
@@ -157,6 +177,23 @@ void handle_pull(const Site& site, const Message& message, Outbox& out) {
   if (may_read(site.server.settings, site.replica.state, message)) return answer(site, message, out);
   ++site.server.counters.waits;
   site.replica.pulls.push_back(message);
+  if (site.replica.state.pending) tell_squares(site, message.from, site.replica.state.version, out);
+}
+
+// By a worker that has the squares of other shards, and lacks those of this one: it may be further already.
+void handle_squares(const Site& site, const Message& message, Outbox& out) {
+  if (site.after == kNobody && site.replica.has_state) tell_squares(site, message.from, message.clock, out);
+}
+
+// All workers say the same; the first counts.
+void handle_norm(const Site& site, const Message& message, Outbox& out) {
+  const ShardState& state = site.replica.state;
+  if (site.before != kNobody || !site.replica.has_state || !state.pending || message.clock != state.version) return;
+  Message entry = message;
+  entry.entry = Kind::norm;
+  entry.position = state.position + 1;
+  if (problem_with(state, entry).empty()) return accept(site, std::move(entry), out);
+  ++site.server.counters.refused;
 }
 
 void handle_forward(const Site& site, const Message& message, Outbox& out) {
@@ -289,6 +326,10 @@ void handle_at(const Site& site, const Message& message, Outbox& out) {
       return handle_push(site, message, out);
     case Kind::pull:
       return handle_pull(site, message, out);
+    case Kind::squares:
+      return handle_squares(site, message, out);
+    case Kind::norm:
+      return handle_norm(site, message, out);
     case Kind::forward:
       if (same_view) handle_forward(site, message, out);
       return;

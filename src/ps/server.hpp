@@ -11,6 +11,8 @@
 //   - what is acknowledged is held by every copy of the view;
 //   - a member has all that those behind it have: any of them can become the head;
 //   - the tail's values are made of acknowledged updates (or such as are about to be): pulls go to it.
+// With a norm to clip by (sync), a complete clock is kept, and pulls that wait for it are told the squares of its
+// gradient. A worker that has those of all shards sends their norm to the heads, as an entry of the log: the update.
 // Members talk only within the same view: a server that was taken for dead and is not cannot add to a log any more.
 #pragma once
 
@@ -31,6 +33,7 @@ struct Replica {
   std::uint64_t resent = 0;          // position that was the first unacknowledged one at the last tick
   std::deque<Message> unacked = {};  // entries that the tail is not known to have
   std::vector<Message> pulls = {};   // that wait for updates
+  std::int64_t told_squares = -1;    // clock whose squares were told to them
 };
 
 struct ServerCounters {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "ps/controller.hpp"
 #include "ps/worker.hpp"
 
@@ -195,6 +198,30 @@ TEST(PsServer, RefusesAGradientOfTheWrongSize) {
   cluster.talk(out);
   EXPECT_EQ(cluster.servers[1].counters.refused, 1U);
   EXPECT_FALSE(is_acknowledged(cluster.workers[101]));
+}
+
+const Settings kClip{.mode = Mode::sync, .mean = false, .clip = 5, .optimizer = Optimizer::add};
+
+TEST(PsServer, WorkersWhoWaitMakeTheNorm) {
+  Cluster cluster(2, 2, 2, kClip);
+  cluster.step(101, 4);
+  cluster.step(102, 6);
+  EXPECT_EQ(cluster.read(101), 5);  // 10, clipped
+  EXPECT_EQ(cluster.workers[101].norm.value, 10);
+  EXPECT_EQ(cluster.read(102), 5);
+  for (const auto& [id, server] : cluster.servers) EXPECT_EQ((*server.replicas.at(0).state.values)[0], 5) << id;
+}
+
+TEST(PsServer, OfANormThatIsNotFiniteNothingComes) {
+  Cluster cluster(1, 2, 1, kClip);
+  cluster.step(101, 3e38F);
+  cluster.step(102, 3e38F);
+  EXPECT_EQ(cluster.read(101), -1);  // it waits, and knows why
+  EXPECT_FALSE(std::isfinite(cluster.workers[101].norm.value));
+  EXPECT_EQ((*cluster.servers[1].replicas.at(0).state.values)[0], 0);
+  Outbox out = {{.kind = Kind::norm, .to = 1, .clock = 0, .rate = std::numeric_limits<double>::quiet_NaN()}};
+  cluster.talk(out);
+  EXPECT_EQ(cluster.servers[1].counters.refused, 1U);
 }
 
 }  // namespace

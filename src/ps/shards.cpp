@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
+#include "kernel/optimizer.hpp"
 #include "ps/bytes.hpp"
 
 namespace twinpod::ps {
@@ -52,6 +54,22 @@ void append(const Shard& shard, NodeId server, std::uint64_t view, Chain& chain,
   loads[server] += shard.count;
 }
 
+// As many parts together as fit.
+void add_by_parts(const Shard& tensor, const std::vector<NormPart>& parts, std::int64_t most,
+                  std::vector<Shard>& shards) {
+  Shard shard = tensor;
+  for (const NormPart& part : parts) {
+    if (shard.count > 0 && shard.count + part.count > most) {
+      shards.push_back(shard);
+      shard = tensor;
+      shard.first = part.first;
+    }
+    shard.parts.push_back({.first = shard.count, .count = part.count, .rank = part.rank});
+    shard.count += part.count;
+  }
+  if (shard.count > 0) shards.push_back(shard);
+}
+
 }  // namespace
 
 std::vector<Shard> shards_of(const ShardRequest& request) {
@@ -60,10 +78,14 @@ std::vector<Shard> shards_of(const ShardRequest& request) {
   for (std::size_t tensor = 0; tensor < request.counts.size(); ++tensor) {
     const std::int64_t count = request.counts[tensor];
     const std::int64_t parts = (count + most - 1) / most;
+    const bool decays = request.decays.empty() || request.decays[tensor];
+    if (!request.parts.empty()) {
+      add_by_parts({.tensor = static_cast<int>(tensor), .decays = decays}, request.parts[tensor], most, shards);
+      continue;
+    }
     for (std::int64_t part = 0; part < parts; ++part) {
       const std::int64_t first = count / parts * part + std::min(part, count % parts);
       const std::int64_t size = count / parts + (part < count % parts ? 1 : 0);
-      const bool decays = request.decays.empty() || request.decays[tensor];
       shards.push_back({.tensor = static_cast<int>(tensor), .first = first, .count = size, .decays = decays});
     }
   }
@@ -80,6 +102,32 @@ std::int64_t even_size(std::span<const std::int64_t> counts, int servers) {
   const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   // Shards of a quarter of a share: the fullest server has a quarter more than its share at most.
   return std::max<std::int64_t>(1, all / (4 * std::max(1, servers)));
+}
+
+std::vector<double> squares_of(const std::vector<NormPart>& parts, std::span<const float> gradient) {
+  if (parts.empty())
+    return {kernel::sum_of_squares<float>(static_cast<std::int64_t>(gradient.size()), gradient.data())};
+  std::vector<double> squares;
+  for (const NormPart& part : parts)
+    squares.push_back(kernel::sum_of_squares<float>(part.count, gradient.data() + part.first));
+  return squares;
+}
+
+double norm_of(std::span<const Shard> shards, std::span<const std::vector<double>> squares) {
+  std::vector<double> sums(1);
+  for (const Shard& shard : shards) {
+    for (const NormPart& part : shard.parts)
+      sums.resize(std::max(sums.size(), static_cast<std::size_t>(part.rank) + 1));
+  }
+  for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+    const std::vector<NormPart>& parts = shards[shard].parts;
+    for (std::size_t i = 0; i < squares[shard].size(); ++i)
+      sums[parts.empty() ? 0 : static_cast<std::size_t>(parts[i].rank)] += squares[shard][i];
+  }
+  if (sums.size() == 1) return std::sqrt(sums.front());
+  float all = 0;
+  for (const double sum : sums) all += static_cast<float>(sum);
+  return std::sqrt(static_cast<double>(all));
 }
 
 NodeId head_of(const View& view, ShardId shard) {

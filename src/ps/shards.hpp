@@ -18,11 +18,21 @@
 
 namespace twinpod::ps {
 
+// A part of a shard whose squares are added up by themselves, as one rank of a data-parallel trainer adds them up: the
+// norm of all gradients is made of the same sums, in the same order.
+struct NormPart {
+  std::int64_t first = 0;  // element of the shard; in a request, of the tensor
+  std::int64_t count = 0;
+  int rank = 0;
+  bool operator==(const NormPart&) const = default;
+};
+
 struct Shard {
   int tensor = 0;
   std::int64_t first = 0;  // element of the tensor
   std::int64_t count = 0;
-  bool decays = true;  // by the optimizer's weight decay
+  bool decays = true;                // by the optimizer's weight decay
+  std::vector<NormPart> parts = {};  // one after the other; none: all of it is one, rank 0's
   bool operator==(const Shard&) const = default;
 };
 
@@ -30,9 +40,11 @@ struct ShardRequest {
   std::vector<std::int64_t> counts = {};  // elements of each tensor, in the order in which the forward pass needs them
   std::int64_t most = 1 << 20;            // elements of a shard
   std::vector<bool> decays = {};          // of each tensor; empty: all do
+  std::vector<std::vector<NormPart>> parts = {};  // of each tensor, all of its elements; empty: none are told apart
 };
 
-// Shards of a tensor differ by one element at most. Empty tensors have none.
+// Shards of a tensor differ by one element at most. Empty tensors have none. With parts, each of them lies in one
+// shard, also when it is larger than a shard should be.
 std::vector<Shard> shards_of(const ShardRequest& request);
 
 // Of the values of all of them.
@@ -40,6 +52,11 @@ std::int64_t all_bytes(std::span<const Shard> shards);
 
 // The largest shard size with which each server gets its share, in elements: small tensors stay whole.
 std::int64_t even_size(std::span<const std::int64_t> counts, int servers);
+
+// The squares of each part of a shard are summed by a server; here all of them, of all shards, become the norm. The
+// sums of ranks are added in fp32 if there are several, as the trainer's all-reduce adds them.
+std::vector<double> squares_of(const std::vector<NormPart>& parts, std::span<const float> gradient);
+double norm_of(std::span<const Shard> shards, std::span<const std::vector<double>> squares);  // empty: all are 0
 
 struct Member {
   NodeId server = kNobody;

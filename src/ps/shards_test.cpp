@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 namespace twinpod::ps {
@@ -42,6 +43,29 @@ TEST(PsShards, CoverEachElementOnce) {
       EXPECT_EQ(next, count);
     }
   }
+}
+
+TEST(PsShards, PartsOfANormStayWhole) {
+  const std::vector<std::vector<NormPart>> parts = {{{0, 10, 0}, {10, 10, 1}, {20, 30, 2}, {50, 5, 3}}, {{0, 4, 3}}};
+  const std::vector<Shard> shards = shards_of({.counts = {55, 4}, .most = 20, .parts = parts});
+  ASSERT_EQ(shards.size(), 4U);
+  EXPECT_EQ(shards[0], (Shard{0, 0, 20, true, {{0, 10, 0}, {10, 10, 1}}}));
+  EXPECT_EQ(shards[1], (Shard{0, 20, 30, true, {{0, 30, 2}}}));
+  EXPECT_EQ(shards[2], (Shard{0, 50, 5, true, {{0, 5, 3}}}));
+  EXPECT_EQ(shards[3], (Shard{1, 0, 4, true, {{0, 4, 3}}}));
+}
+
+// In double within a rank, in fp32 between ranks.
+TEST(PsShards, ANormIsAddedUpAsTheTrainersRanksDo) {
+  const std::vector<float> gradient = {1, 2, 3};
+  EXPECT_EQ(squares_of({}, gradient), std::vector<double>{14});
+  EXPECT_EQ(squares_of({{0, 1, 0}, {1, 2, 1}}, gradient), (std::vector<double>{1, 13}));
+  const std::vector<Shard> alone = {{.count = 1}, {.count = 1}};
+  const std::vector<Shard> ranks = {{0, 0, 2, true, {{0, 1, 0}, {1, 1, 1}}}, {0, 2, 1, true, {{0, 1, 0}}}};
+  constexpr double kTiny = 0x1p-30;  // too small to be seen beside 1 in fp32
+  EXPECT_EQ(norm_of(alone, std::vector<std::vector<double>>{{1}, {kTiny}}), std::sqrt(1 + kTiny));
+  EXPECT_EQ(norm_of(ranks, std::vector<std::vector<double>>{{1, kTiny}, {3}}), 2);
+  EXPECT_EQ(norm_of(ranks, std::vector<std::vector<double>>{{1, 8}, {}}), 3);  // nobody contributed there
 }
 
 TEST(PsShards, ServersGetAboutTheSame) {

@@ -83,6 +83,14 @@ void SimulatedNetwork::check_ack(const WorkerNode& node, const Message& ack) {
   }
 }
 
+// Shards are scaled by the same norm.
+void SimulatedNetwork::check_norm(std::int64_t clock, double norm) {
+  const auto [found, is_new] = norms_.try_emplace(clock, norm);
+  if (!is_new && found->second != norm) {
+    fail(fmt::format("a shard took {} for the norm of clock {}, another one {}", norm, clock, found->second));
+  }
+}
+
 void SimulatedNetwork::check_totals(ShardId shard, const ShardState& state) {
   std::uint64_t applied = 0;
   for (const auto& [id, node] : workers_) {
@@ -92,7 +100,7 @@ void SimulatedNetwork::check_totals(ShardId shard, const ShardState& state) {
     const std::uint64_t acked = node.acked[static_cast<std::size_t>(shard)];
     if (keeps_prefix()) {
       check_content(shard, node.slot, *state.values);
-      if (found < acked && state.waiting.empty()) {
+      if (found < acked && num_waiting(state) == 0) {
         fail(fmt::format("shard {}: {} of {} acknowledged updates of worker {}", shard, found, acked, id));
       }
     }

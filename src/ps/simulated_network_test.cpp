@@ -11,6 +11,7 @@ namespace twinpod::ps {
 SimulatedNetwork::SimulatedNetwork(const Scenario& scenario, Mutation mutation)
     : scenario_(scenario), mutation_(mutation), rng_(scenario.seed ^ 0x5eedU) {
   shards_ = shards_of({.counts = {3 * kSlots, 6 * kSlots}, .most = 3 * kSlots});
+  shards_[0].parts = {{.first = 0, .count = kSlots, .rank = 0}, {.first = kSlots, .count = 2 * kSlots, .rank = 1}};
   promised_.assign(shards_.size(), -1);
   controller_.settings = {.copies = scenario.copies, .servers = scenario.servers, .workers = scenario.workers};
   if (scenario.heartbeats) controller_.settings.silent_ticks = kSilentTicks;
@@ -148,8 +149,16 @@ void SimulatedNetwork::deliver_to_server(ServerNode& node, Message message) {
   }
   if (mutation_ == Mutation::no_clock_check && message.kind == Kind::pull) message.clock = -1;
   if (mutation_ == Mutation::no_own_check && message.kind == Kind::pull) message.sequence = 0;
+  if (mutation_ == Mutation::no_squares && message.kind == Kind::squares) return;
+  const ShardState* const before = state_at(server, message.shard);
+  const std::int64_t version = before == nullptr ? 0 : before->version;
+  if (mutation_ == Mutation::any_norm && message.kind == Kind::norm) message.clock = version;
+  const bool was_pending = before != nullptr && before->pending;
   Outbox out;
   handle(server, message, out);
+  const ShardState* const after = state_at(server, message.shard);
+  if (message.kind == Kind::norm && was_pending && after != nullptr && after->version > version)
+    check_norm(version, message.rate);
   if (message.kind == Kind::view) remove_resent(out, 0);
   if (mutation_ == Mutation::early_ack && (message.kind == Kind::push || message.kind == Kind::clock)) {
     const Outbox forwards = out;
@@ -170,6 +179,11 @@ void SimulatedNetwork::deliver_to_server(ServerNode& node, Message message) {
     if (mutation_ == Mutation::no_own_check) answer.sequence = pull.sequence;
   }
   send(out);
+}
+
+const ShardState* SimulatedNetwork::state_at(const Server& server, ShardId shard) const {
+  const auto replica = server.replicas.find(shard);
+  return replica == server.replicas.end() ? nullptr : &replica->second.state;
 }
 
 void SimulatedNetwork::deliver_to_worker(WorkerNode& node, const Message& message) {
@@ -229,16 +243,19 @@ void SimulatedNetwork::drive(WorkerNode& node) {
     node.phase = Phase::asking;
   }
   if (node.phase == Phase::asking && is_ready(worker)) node.phase = Phase::idle;
-  if (node.phase == Phase::idle && worker.clock < scenario_.steps) {
+  const bool through = worker.clock >= scenario_.steps && (!clips() || node.saw_end);
+  if (node.phase == Phase::idle && !through) {
     for (ShardId shard = 0; shard < static_cast<ShardId>(shards_.size()); ++shard) pull(worker, shard, out);
     node.phase = Phase::pulling;
   }
   if (node.phase == Phase::pulling && worker.arrived.size() == shards_.size()) {
     check_reads(node);
-    node.phase = Phase::computing;
+    node.saw_end = worker.clock >= scenario_.steps;
+    node.phase = node.saw_end ? Phase::idle : Phase::computing;
+    if (node.saw_end) return drive(node);
     schedule(1 + static_cast<std::int64_t>(rng_.below(100)), What::compute, worker.id);
   }
-  if (node.phase == Phase::idle && worker.clock >= scenario_.steps && is_acknowledged(worker)) {
+  if (node.phase == Phase::idle && through && is_acknowledged(worker)) {
     leave(worker, out);
     node.phase = Phase::leaving;
   }
@@ -398,6 +415,10 @@ TEST(PsNetwork, WouldFindAnAcknowledgementBeforeTheBackupHasIt) {
 }
 
 TEST(PsNetwork, WouldFindThatNothingIsSentAgain) { EXPECT_GT(sweep(1, 200, Mutation::no_resend).violations, 0); }
+
+TEST(PsNetwork, WouldFindANormOfAnotherClock) { EXPECT_GT(sweep(1, 200, Mutation::any_norm).violations, 0); }
+
+TEST(PsNetwork, WouldFindThatWhoMadeTheNormMustLive) { EXPECT_GT(sweep(380, 120, Mutation::no_squares).violations, 0); }
 
 }  // namespace
 }  // namespace twinpod::ps

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -98,8 +99,22 @@ bool replace_whole(const Settings& settings, const Contribution& one, ShardState
   return true;
 }
 
+bool clips(const Settings& settings) { return settings.mode == Mode::sync && settings.clip > 0; }
+
+// The gradient of clock `version`, until its norm is there. Copies have the same squares, and so has every worker the
+// same norm of them.
+void hold(std::span<const float> sum, std::uint64_t pushes, double scale, double rate, ShardState& state) {
+  Squares squares{state.version, squares_of(state.parts, sum)};
+  if (scale != 1) {
+    for (double& one : squares.parts) one *= scale * scale;
+  }
+  std::erase_if(state.squares, [&](const Squares& old) { return old.clock < state.version - kKeptSquares; });
+  state.squares.push_back(std::move(squares));
+  state.pending = Pending{{sum.begin(), sum.end()}, pushes, scale, rate};
+}
+
 // ((g0 + g1) + g2) + ...: the sum that an all-reduce in the order of ranks makes.
-void apply_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state) {
+void take_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state) {
   if (parts.size() == 1 && replace_whole(settings, parts.front(), state)) return;
   std::vector<float> room;
   std::span<const float> sum = gradient_of(parts.front(), state.count, room);
@@ -114,14 +129,26 @@ void apply_clock(const Settings& settings, std::span<const Contribution> parts, 
     sum = total;
   }
   const double scale = settings.mean ? settings.divided_by / static_cast<double>(parts.size()) : 1.0;
+  if (clips(settings)) return hold(sum, parts.size(), scale, parts.front().rate, state);
   step(settings, sum, scale, parts.front().rate, state);
   state.applied += parts.size();
+}
+
+// The norm of another clock comes from somebody who is late.
+void take_norm(const Settings& settings, const Message& entry, ShardState& state) {
+  if (!state.pending || entry.clock != state.version) return;
+  const Pending pending = std::move(*state.pending);
+  state.pending.reset();
+  const double clipped = entry.rate > settings.clip ? settings.clip / entry.rate : 1;
+  step(settings, pending.gradient, pending.scale * clipped, pending.rate, state);
+  state.applied += pending.pushes;
+  ++state.version;
 }
 
 // Clocks to which nobody contributed are passed over, however many they are.
 void apply_complete_clocks(const Settings& settings, ShardState& state) {
   const std::int64_t last = complete_clock(settings, state);
-  while (state.version <= last) {
+  while (state.version <= last && !state.pending) {
     std::int64_t next = last;
     for (const Contribution& one : state.waiting) next = std::min(next, std::max(one.clock, state.version));
     std::vector<Contribution> parts;
@@ -131,8 +158,9 @@ void apply_complete_clocks(const Settings& settings, ShardState& state) {
       return true;
     });
     std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
-    if (!parts.empty()) apply_clock(settings, parts, state);
-    state.version = next + 1;
+    state.version = next;
+    if (!parts.empty()) take_clock(settings, parts, state);
+    if (!state.pending) ++state.version;
   }
 }
 
@@ -143,7 +171,7 @@ void take_push(const Settings& settings, const Message& entry, ShardState& state
                    .encoding = entry.encoding,
                    .gradient = entry.payload};
   if (settings.mode == Mode::sync) {
-    if (entry.clock >= state.version) return state.waiting.push_back(std::move(one));
+    if (entry.clock > closed_clock(settings, state)) return state.waiting.push_back(std::move(one));
     ++state.dropped;
     return;
   }
@@ -155,7 +183,7 @@ void take_push(const Settings& settings, const Message& entry, ShardState& state
 
 // Who comes is taken to be where the others are; who goes leaves what it pushed.
 void set_workers(const Settings& settings, const std::vector<NodeId>& workers, ShardState& state) {
-  const std::int64_t start = oldest_clock(settings, state);
+  const std::int64_t start = closed_clock(settings, state);
   std::vector<Progress> now;
   for (const NodeId worker : workers) {
     const Progress* const known = progress_of(state, worker);
@@ -164,7 +192,7 @@ void set_workers(const Settings& settings, const std::vector<NodeId>& workers, S
   for (const Progress& one : state.workers) {
     if (!std::binary_search(workers.begin(), workers.end(), one.worker)) state.left.push_back(one);
   }
-  if (now.empty()) state.version = std::max(state.version, start + 1);
+  if (now.empty() && settings.mode != Mode::sync) state.version = std::max(state.version, start + 1);
   state.workers = std::move(now);
 }
 
@@ -194,6 +222,7 @@ ShardState empty_state(const Shard& shard, Memory* memory) {
   ShardState state;
   state.count = shard.count;
   state.decays = shard.decays;
+  state.parts = shard.parts;
   state.values = std::make_shared<Values>(static_cast<std::size_t>(shard.count), memory);
   return state;
 }
@@ -216,6 +245,7 @@ std::string problem_with(const ShardState& state, const Message& entry) {
   const std::size_t bytes = entry.payload.bytes.size();
   if (entry.entry == Kind::view) return bytes % sizeof(NodeId) == 0 ? "" : "a list of workers that ends within one";
   if (entry.entry == Kind::clock) return "";
+  if (entry.entry == Kind::norm) return std::isfinite(entry.rate) && entry.rate >= 0 ? "" : "no norm";
   if (entry.entry == Kind::initial || entry.encoding == Encoding::f32) {
     const auto found = static_cast<std::int64_t>(floats_of(entry.payload).size());
     return found == state.count ? "" : fmt::format("{} bytes for {} numbers", bytes, state.count);
@@ -229,6 +259,8 @@ void apply(const Settings& settings, const Message& entry, ShardState& state) {
     set_workers(settings, decode_workers(entry.payload), state);
   } else if (entry.entry == Kind::initial) {
     set_values(entry, state);
+  } else if (entry.entry == Kind::norm) {
+    take_norm(settings, entry, state);
   } else {
     auto* const progress = const_cast<Progress*>(progress_of(state, entry.worker));
     if (progress == nullptr) return;
@@ -245,6 +277,22 @@ std::int64_t oldest_clock(const Settings& settings, const ShardState& state) {
   std::int64_t oldest = state.workers.front().clock;
   for (const Progress& progress : state.workers) oldest = std::min(oldest, progress.clock);
   return oldest;
+}
+
+std::int64_t closed_clock(const Settings& settings, const ShardState& state) {
+  return state.pending ? state.version : oldest_clock(settings, state);
+}
+
+std::optional<std::vector<double>> squares_at(const ShardState& state, std::int64_t clock) {
+  const std::int64_t known = state.pending ? state.version : state.version - 1;
+  if (clock > known || clock < state.version - kKeptSquares) return std::nullopt;
+  const auto found =
+      std::find_if(state.squares.begin(), state.squares.end(), [&](const Squares& one) { return one.clock == clock; });
+  return found == state.squares.end() ? std::vector<double>() : found->parts;
+}
+
+std::uint64_t num_waiting(const ShardState& state) {
+  return state.waiting.size() + (state.pending ? state.pending->pushes : 0);
 }
 
 bool may_read(const Settings& settings, const ShardState& state, const Message& pull) {

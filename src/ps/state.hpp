@@ -41,6 +41,7 @@ struct Settings {
   int backup_workers = 0;  // sync: how many pushes of a clock need not be waited for; they are dropped when they come
   bool mean = true;        // sync: the mean of the workers' pushes, else their sum
   int divided_by = 1;      // what pushes are divided by already: a mean of that many is their sum, to the last bit
+  double clip = 0;         // sync: largest norm of the gradient of all shards; 0: any. Else workers clip what they push
   Optimizer optimizer = Optimizer::sgd;
   kernel::Sgd sgd = {};
   kernel::AdamW adamw = {};
@@ -64,9 +65,28 @@ struct Contribution {
   Payload gradient;
 };
 
+// The gradient of a clock that waits for the norm of all shards.
+struct Pending {
+  std::vector<float> gradient;  // the sum of
+  std::uint64_t pushes = 0;     // so many
+  double scale = 1;             // makes it the mean
+  double rate = 0;
+};
+
+// Of the parts of a clock's mean gradient.
+struct Squares {
+  std::int64_t clock = 0;
+  std::vector<double> parts;
+};
+
+// Clocks of which squares are kept behind the update, for who asks. Shards are one clock apart at most, and one more
+// for each backup worker.
+inline constexpr std::int64_t kKeptSquares = 64;
+
 struct ShardState {
   std::int64_t count = 0;
   bool decays = true;
+  std::vector<NormPart> parts = {};
   bool initialised = false;
   std::uint64_t position = 0;              // entries applied
   std::int64_t version = 0;                // sync: clocks applied
@@ -77,6 +97,8 @@ struct ShardState {
   std::vector<Progress> workers = {};      // in rising order
   std::vector<Progress> left = {};         // those that went, as they were then
   std::vector<Contribution> waiting = {};  // sync: of clocks that are not complete
+  std::optional<Pending> pending = {};     // sync with clip: of clock `version`, which is
+  std::vector<Squares> squares = {};       // in rising order
   // Shared with answers that are on their way; never changed while they are.
   std::shared_ptr<Values> values = {};
   Payload replaced = {};         // Optimizer::replace: what was pushed stands for the values, as it came
@@ -102,6 +124,15 @@ void apply(const Settings& settings, const Message& entry, ShardState& state);
 
 // The newest clock of which all updates are in the values.
 std::int64_t oldest_clock(const Settings& settings, const ShardState& state);
+
+// No push of this clock or an earlier one is taken any more: it is in the values, or its norm is all that it lacks.
+std::int64_t closed_clock(const Settings& settings, const ShardState& state);
+
+// Of a clock's gradient: empty when nobody contributed. Nothing when it is not there yet, or was long ago.
+std::optional<std::vector<double>> squares_at(const ShardState& state, std::int64_t clock);
+
+// Pushes that are in no values yet.
+std::uint64_t num_waiting(const ShardState& state);
 
 // The worker's own updates are in, and everybody's up to the bound.
 bool may_read(const Settings& settings, const ShardState& state, const Message& pull);

@@ -29,6 +29,37 @@ Contribution take_contribution(ByteReader& reader) {
   return one;
 }
 
+void put_squares(ByteWriter& writer, const ShardState& state) {
+  writer.put(static_cast<std::uint64_t>(state.squares.size()));
+  for (const Squares& one : state.squares) {
+    writer.put(one.clock);
+    writer.put(static_cast<std::uint64_t>(one.parts.size()));
+    writer.put_all(std::span<const double>(one.parts));
+  }
+  writer.put(static_cast<std::uint8_t>(state.pending ? 1 : 0));
+  if (!state.pending) return;
+  put_floats(writer, state.pending->gradient);
+  writer.put(state.pending->pushes);
+  writer.put(state.pending->scale);
+  writer.put(state.pending->rate);
+}
+
+void take_squares(ByteReader& reader, ShardState& state) {
+  constexpr std::size_t kSquaresBytes = 16;
+  state.squares.resize(reader.take_count(kSquaresBytes));
+  for (Squares& one : state.squares) {
+    one.clock = reader.take<std::int64_t>();
+    one.parts = reader.take_all<double>(reader.take_count(sizeof(double)));
+  }
+  if (reader.take<std::uint8_t>() == 0) return;
+  Pending pending;
+  pending.gradient = take_floats(reader);
+  pending.pushes = reader.take<std::uint64_t>();
+  pending.scale = reader.take<double>();
+  pending.rate = reader.take<double>();
+  state.pending = std::move(pending);
+}
+
 void put_workers(ByteWriter& writer, const std::vector<Progress>& workers) {
   writer.put(static_cast<std::uint64_t>(workers.size()));
   for (const Progress& progress : workers) {
@@ -52,6 +83,7 @@ std::vector<Progress> take_workers(ByteReader& reader) {
 bool is_consistent(const ShardState& state) {
   const auto count = static_cast<std::size_t>(state.count);
   const auto fits = [&](const std::vector<float>& v) { return v.empty() || v.size() == count; };
+  if (state.pending && state.pending->gradient.size() != count) return false;
   if (state.values->size() != count || !fits(state.mean) || !fits(state.square)) return false;
   const auto right = [&](const Contribution& one) {
     Message entry{.kind = Kind::push, .entry = Kind::push, .encoding = one.encoding};
@@ -85,6 +117,7 @@ Payload encode_state(const ShardState& state) {
     writer.put(static_cast<std::uint64_t>(one.gradient.bytes.size()));
     writer.put_all(one.gradient.bytes);
   }
+  put_squares(writer, state);
   put_floats(writer, values_of(state));
   put_floats(writer, state.mean);
   put_floats(writer, state.square);
@@ -97,6 +130,7 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memo
   ShardState state;
   state.count = shard.count;
   state.decays = shard.decays;
+  state.parts = shard.parts;
   state.initialised = reader.take<std::uint8_t>() != 0;
   state.position = reader.take<std::uint64_t>();
   state.version = reader.take<std::int64_t>();
@@ -108,6 +142,7 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memo
   state.left = take_workers(reader);
   const std::size_t waiting = reader.take_count(kContributionBytes);
   for (std::size_t i = 0; i < waiting && !reader.failed; ++i) state.waiting.push_back(take_contribution(reader));
+  take_squares(reader, state);
   const std::vector<float> values = take_floats(reader);
   state.values = std::make_shared<Values>(values.begin(), values.end(), memory);
   state.mean = take_floats(reader);

@@ -140,6 +140,55 @@ TEST(PsState, WithBackupWorkersTheFirstPushesCountAndLateOnesAreAccountedFor) {
   EXPECT_EQ(state.dropped, 1U);
 }
 
+Message norm_entry(std::int64_t clock, double norm) { return {.entry = Kind::norm, .clock = clock, .rate = norm}; }
+
+TEST(PsState, AClockWaitsForItsNorm) {
+  const Settings settings{.mode = Mode::sync, .clip = 2.5, .optimizer = Optimizer::add};
+  ShardState state = started(settings, {1, 2}, {0, 0});
+  EXPECT_FALSE(squares_at(state, 0));
+  apply(settings, push_entry(1, 1, 0, {2, 8}), state);
+  apply(settings, push_entry(2, 1, 0, {4, 0}), state);
+  EXPECT_EQ(*squares_at(state, 0), std::vector<double>{25});  // of the mean, (3, 4)
+  EXPECT_FALSE(may_read(settings, state, pull_at(1, 1, 1)));
+  EXPECT_EQ(num_waiting(state), 2U);
+  apply(settings, norm_entry(1, 100), state);  // of another clock
+  EXPECT_EQ(state.version, 0);
+  apply(settings, norm_entry(0, 10), state);
+  EXPECT_EQ((*state.values)[1], 1);  // 4 · 2.5 / 10
+  apply(settings, norm_entry(0, 10), state);
+  EXPECT_EQ((*state.values)[1], 1);
+  EXPECT_EQ(state.applied, 2U);
+  EXPECT_EQ(*squares_at(state, 0), std::vector<double>{25});  // for who asks
+  EXPECT_TRUE(may_read(settings, state, pull_at(1, 1, 1)));
+  apply(settings, push_entry(1, 2, 1, {2, 2}), state);
+  apply(settings, push_entry(2, 2, 1, {2, 2}), state);
+  apply(settings, norm_entry(1, 2.4), state);  // small enough
+  EXPECT_EQ((*state.values)[1], 3);
+}
+
+// It is too late for the clock that waits for its norm.
+TEST(PsState, ANewWorkerStartsBehindWhatIsClosed) {
+  const Settings settings{.mode = Mode::sync, .clip = 1, .optimizer = Optimizer::add};
+  ShardState state = started(settings, {1}, {0});
+  apply(settings, push_entry(1, 1, 0, {1}), state);
+  apply(settings, workers_entry({1, 7}), state);
+  EXPECT_EQ(progress_of(state, 7)->clock, 0);
+  apply(settings, workers_entry({}), state);
+  EXPECT_EQ(state.version, 0);
+  apply(settings, norm_entry(0, 1), state);
+  EXPECT_EQ((*state.values)[0], 1);
+}
+
+TEST(PsState, SquaresOfAClockToWhichNobodyContributedAreNone) {
+  const Settings settings{.mode = Mode::sync, .clip = 1, .optimizer = Optimizer::add};
+  ShardState state = started(settings, {1}, {0});
+  apply(settings, {.entry = Kind::clock, .worker = 1, .sequence = 1, .clock = 99}, state);
+  EXPECT_EQ(state.version, 100);
+  EXPECT_EQ(*squares_at(state, 99), std::vector<double>{});
+  EXPECT_FALSE(squares_at(state, 100));
+  EXPECT_FALSE(squares_at(state, 100 - kKeptSquares - 1));
+}
+
 // Found by the fuzzer: each of the clocks in between was looked at.
 TEST(PsState, AFarClockIsReachedAtOnce) {
   const Settings settings{.mode = Mode::sync, .optimizer = Optimizer::add};

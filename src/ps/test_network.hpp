@@ -29,6 +29,8 @@ enum class Mutation {
   no_own_check,    // nor for the worker's own
   early_ack,       // acknowledged before the backup has it
   no_resend,       // what is lost is not sent again
+  any_norm,        // a norm is taken for that of the clock that waits for one
+  no_squares,      // of clocks that are applied nothing is told any more
 };
 
 struct Scenario {
@@ -63,6 +65,8 @@ inline Scenario draw_scenario(std::uint64_t seed) {
   scenario.delay = 1 + static_cast<int>(rng.below(60));
   scenario.faults = static_cast<int>(rng.below(9));
   scenario.heartbeats = rng.below(3) == 0;
+  // Servers wait for norms in half of the sync runs; they are never so large that totals would be scaled.
+  if (scenario.settings.mode == Mode::sync && rng.below(2) == 0) scenario.settings.clip = 1e30;
   return scenario;
 }
 
@@ -93,6 +97,7 @@ class SimulatedNetwork {
     int slot = 0;
     Phase phase = Phase::joining;
     bool alive = true;
+    bool saw_end = false;                           // a pull behind its last push was answered
     std::vector<std::vector<std::int64_t>> pushes;  // of each shard: the clock of each
     std::vector<std::uint64_t> acked;               // of each shard: how many are acknowledged
   };
@@ -136,16 +141,19 @@ class SimulatedNetwork {
   void cut_off();
   bool may_lose(NodeId server) const;
   void remove_resent(Outbox& out, std::size_t first) const;
+  const ShardState* state_at(const Server& server, ShardId shard) const;
 
   void fail(const std::string& problem);
   void check_reads(WorkerNode& node);
   void check_read(const WorkerNode& reader, const Arrival& arrival);
   void check_content(ShardId shard, int slot, std::span<const float> values);
   void check_ack(const WorkerNode& node, const Message& ack);
+  void check_norm(std::int64_t clock, double norm);
   void check_end();
   void check_totals(ShardId shard, const ShardState& state);
   bool is_over() const;
   bool counts(const WorkerNode& node) const { return node.alive && !controller_.gone.contains(node.worker.id); }
+  bool clips() const { return scenario_.settings.mode == Mode::sync && scenario_.settings.clip > 0; }
   bool keeps_prefix() const { return scenario_.settings.backup_workers == 0; }
   int bound() const { return scenario_.settings.mode == Mode::ssp ? scenario_.settings.staleness : 0; }
 
@@ -158,7 +166,8 @@ class SimulatedNetwork {
   std::map<NodeId, WorkerNode> workers_;
   std::vector<Event> heap_;
   std::vector<Partition> partitions_;
-  std::vector<std::int64_t> promised_;  // of each shard: no push of this clock or an earlier one may come any more
+  std::vector<std::int64_t> promised_;    // of each shard: no push of this clock or an earlier one may come any more
+  std::map<std::int64_t, double> norms_;  // of each clock, as any shard took it
   std::int64_t now_ = 0;
   std::uint64_t order_ = 0;
   std::uint64_t num_events_ = 0;

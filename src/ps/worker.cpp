@@ -1,11 +1,14 @@
 #include "ps/worker.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "ps/bytes.hpp"
+#include "ps/state.hpp"
 
 namespace twinpod::ps {
 namespace {
-
-constexpr std::int64_t kAskOnly = -1;  // clock of a pull that only wants to know where the others are
 
 Line& line_of(Worker& worker, ShardId shard) { return worker.lines[static_cast<std::size_t>(shard)]; }
 
@@ -15,7 +18,7 @@ Message from_worker(const Worker& worker, Kind kind, ShardId shard) {
 
 // To where it belongs in this view; nowhere while the worker is not in it.
 void send(const Worker& worker, Message message, Outbox& out) {
-  const bool reads = message.kind == Kind::pull;
+  const bool reads = message.kind == Kind::pull || message.kind == Kind::squares;
   message.to = reads ? tail_of(worker.view, message.shard) : head_of(worker.view, message.shard);
   message.view = worker.view.number;
   if (worker.is_member && message.to != kNobody) out.push_back(std::move(message));
@@ -41,6 +44,7 @@ void ask(Worker& worker, ShardId shard, std::int64_t clock, Outbox& out) {
   send(worker, message, out);
   line.pull = std::move(message);
   line.pull_is_old = false;
+  line.pending = -1;
 }
 
 // Everybody's place is known: start behind the furthest shard, and tell the others that nothing comes before.
@@ -73,10 +77,54 @@ void handle_values(Worker& worker, const Message& message, Outbox& out) {
   const Shard& shard = worker.shards[static_cast<std::size_t>(message.shard)];
   if (static_cast<std::int64_t>(values.size()) != shard.count) return;
   line.pull.reset();
+  line.pending = -1;
   worker.counters.pulled_bytes += message.payload.bytes.size();
   worker.arrived.push_back({message.shard, message.clock, message.oldest, message.payload});
   if (message.clock != kAskOnly) return count_staleness(worker, message);
   if (worker.arrived.size() == worker.shards.size()) settle(worker, out);
+}
+
+void send_norm(const Worker& worker, ShardId shard, Outbox& out) {
+  Message message = from_worker(worker, Kind::norm, shard);
+  message.clock = worker.norm.clock;
+  message.rate = worker.norm.value;
+  if (std::isfinite(worker.norm.value)) send(worker, std::move(message), out);
+}
+
+// Whoever has the squares of all shards tells the norm to all: it is the same for everybody.
+void make_norm(Worker& worker, std::int64_t clock, Outbox& out) {
+  std::vector<std::vector<double>> squares;
+  for (const Line& line : worker.lines) {
+    const auto found = line.squares.find(clock);
+    if (found == line.squares.end()) return;
+    squares.push_back(found->second);
+  }
+  worker.norm = {clock, norm_of(worker.shards, squares)};
+  for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) send_norm(worker, shard, out);
+}
+
+void handle_squares(Worker& worker, const Message& message, Outbox& out) {
+  Line& line = line_of(worker, message.shard);
+  const std::size_t parts =
+      std::max<std::size_t>(1, worker.shards[static_cast<std::size_t>(message.shard)].parts.size());
+  const std::size_t found = message.payload.bytes.size() / sizeof(double);
+  if (message.payload.bytes.size() % sizeof(double) != 0 || (found != 0 && found != parts)) return;
+  ByteReader reader{message.payload.bytes};
+  line.squares[message.clock] = reader.take_all<double>(found);
+  if (line.squares.size() > static_cast<std::size_t>(kKeptSquares)) line.squares.erase(line.squares.begin());
+  if (line.pull) line.pending = std::max(line.pending, message.clock);
+  if (worker.norm.clock == message.clock) return send_norm(worker, message.shard, out);  // it did not get there
+  make_norm(worker, message.clock, out);
+}
+
+// Shards that have no squares of the clock for this worker may be further: somebody else told them the norm.
+void ask_for_squares(Worker& worker, std::int64_t clock, Outbox& out) {
+  for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) {
+    if (line_of(worker, shard).squares.contains(clock)) continue;
+    Message message = from_worker(worker, Kind::squares, shard);
+    message.clock = clock;
+    send(worker, std::move(message), out);
+  }
 }
 
 void handle_ack(Worker& worker, const Message& message) {
@@ -175,6 +223,7 @@ void handle(Worker& worker, const Message& message, Outbox& out) {
   }
   if (message.shard < 0 || static_cast<std::size_t>(message.shard) >= worker.lines.size()) return;
   if (message.kind == Kind::values) return handle_values(worker, message, out);
+  if (message.kind == Kind::squares) return handle_squares(worker, message, out);
   if (message.kind == Kind::ack) return handle_ack(worker, message);
 }
 
@@ -183,7 +232,12 @@ void tick(Worker& worker, Outbox& out) {
   if (worker.view.number > 0) acknowledge_view(worker, out);  // a receipt, and a sign of life
   if (worker.leaving && !worker.expelled) send_to_controller(worker, Kind::leave, 0, out);
   if (!is_released(worker)) send_to_controller(worker, Kind::barrier, worker.barriers, out);
-  for (Line& line : worker.lines) tick_line(worker, line, out);
+  std::set<std::int64_t> pending;
+  for (Line& line : worker.lines) {
+    if (line.pull && line.pull_is_old && line.pending >= 0) pending.insert(line.pending);
+    tick_line(worker, line, out);
+  }
+  for (const std::int64_t clock : pending) ask_for_squares(worker, clock, out);
 }
 
 }  // namespace twinpod::ps

@@ -11,9 +11,13 @@
 //
 // Pushes are kept until they are acknowledged and sent again when the view changes or a tick passes without an answer.
 // Each has a sequence number, by which a server knows it again.
+//
+// If servers clip by a norm, a pull is also where it is made: so the last clock is complete when somebody pulls behind
+// it.
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -39,6 +43,14 @@ struct Line {
   std::optional<Message> initial = {};  // until it is acknowledged
   std::optional<Message> pull = {};     // until it is answered
   bool pull_is_old = false;             // it was there at the last tick
+  std::int64_t pending = -1;            // clock whose norm it waits for
+  std::map<std::int64_t, std::vector<double>> squares = {};  // of the gradients of the last clocks
+};
+
+// Of the gradient of all shards.
+struct Norm {
+  std::int64_t clock = -1;
+  double value = 0;
 };
 
 struct WorkerCounters {
@@ -65,6 +77,7 @@ struct Worker {
   bool leaving = false;
   std::uint64_t barriers = 0;  // asked for
   std::uint64_t released = 0;  // and passed
+  Norm norm = {};              // the last one that it made, if servers clip; not finite: no update comes of it
   WorkerCounters counters = {};
 };
 

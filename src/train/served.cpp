@@ -18,6 +18,8 @@ namespace {
 
 using ps::ShardId;
 
+constexpr const char* kCalmer = "a lower learning rate, a warm-up, or clip 1";
+
 const ps::Shard& shard_at(const ps::Client& client, ShardId shard) {
   return client.worker.shards[static_cast<std::size_t>(shard)];
 }
@@ -160,7 +162,7 @@ Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
     return infeasible(fmt::format("train: worker {}, step {}: the loss is {}, the norm of the gradients {}",
                                   team.client.place, step + 1, parts * done->loss, parts * done->gradient_norm),
-                      "a lower learning rate, a warm-up, or clip 1");
+                      kCalmer);
   }
   if (!seat.leads()) return {};
   slow_down(seat, begin_ns,
@@ -180,7 +182,8 @@ template <typename T>
 void push(const Seat<T>& seat, const ServedStep& told) {
   Team<T>& team = seat.team;
   if (team.run.choice.local_steps > 1) return ps::push_all(team.client, changes_of(seat), told.rate);
-  const double clip = team.run.job.training.recipe.clip;
+  const bool by_servers = team.run.choice.settings.mode == ps::Mode::sync;
+  const double clip = by_servers ? 0 : team.run.job.training.recipe.clip;
   const double scale = clip > 0 && told.gradient_norm > clip ? clip / told.gradient_norm : 1;
   ps::push_all(team.client, gradients_of(seat, scale), told.rate);
 }
@@ -219,6 +222,14 @@ bool choose_work(Team<T>& team) {
   return team.clock < clocks_of(team.run.steps, team.run.choice.local_steps);
 }
 
+Result<std::vector<ps::Arrival>> pull(ps::Client& client) {
+  Result<std::vector<ps::Arrival>> values = ps::pull_all(client);
+  const ps::Norm& norm = client.worker.norm;
+  if (values || std::isfinite(norm.value)) return values;
+  return infeasible(fmt::format("train: step {}: the norm of the gradients is {}", norm.clock + 1, norm.value),
+                    kCalmer);
+}
+
 // New values, if there is another clock.
 template <typename T>
 Result<void> begin_clock(Seat<T>& seat) {
@@ -227,7 +238,7 @@ Result<void> begin_clock(Seat<T>& seat) {
   team.goes_on = choose_work(team);
   if (!team.goes_on) return {};
   const double before_s = team.client.waited_s;
-  Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
+  Result<std::vector<ps::Arrival>> values = pull(team.client);
   if (!values) return tl::unexpected(values.error());
   team.values = std::move(*values);
   // With backup workers, the others may be further, and at the end.
@@ -242,7 +253,7 @@ template <typename T>
 Result<void> end_work(Team<T>& team) {
   if (Result<void> all = ps::wait_for_acks(team.client); !all) return all;
   if (Result<void> through = ps::barrier(team.client); !through) return through;
-  const Result<std::vector<ps::Arrival>> values = ps::pull_all(team.client);
+  const Result<std::vector<ps::Arrival>> values = pull(team.client);
   if (!values) return tl::unexpected(values.error());
   if (team.run.pulled) team.run.pulled(team.client, *values, true);
   return ps::leave(team.client);
@@ -293,10 +304,33 @@ Result<std::string> work_on(Team<T>& team, comm::Communicator& world) {
   return std::string();
 }
 
+// Each rank sums up an equal part of each piece (`squares`, in update.cpp); here by tensor.
+std::vector<std::vector<ps::NormPart>> parts_of(spec::Job job, const program::Program& program, int ranks) {
+  job.cluster.devices = ranks;
+  const Pieces pieces = pieces_of(job, program, 0);
+  std::vector<std::vector<ps::NormPart>> all;
+  for (const std::vector<Piece>& chunk : pieces.chunks) {
+    for (const Piece& piece : chunk) {
+      const std::int64_t each = piece.elements() / pieces.shards;
+      for (std::size_t i = 0; i < piece.tensors.size(); ++i) {
+        const std::int64_t first = piece.places.offsets[i];
+        const std::int64_t end = first + model::local_elements(piece.tensors[i], 1);
+        std::vector<ps::NormPart>& parts = all.emplace_back();
+        for (std::int64_t at = first; at < end; at += parts.back().count) {
+          const std::int64_t rank = at / each;
+          parts.push_back({at - first, std::min(end, (rank + 1) * each) - at, static_cast<int>(rank)});
+        }
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
-ServedTensors served_tensors(const spec::Job& job, const program::Program& program) {
+ServedTensors served_tensors(const spec::Job& job, const program::Program& program, int ranks) {
   ServedTensors all;
+  all.parts = parts_of(job, program, ranks);
   for (const std::vector<Piece>& chunk : pieces_of(job, program, 0).chunks) {
     for (const Piece& piece : chunk) {
       for (std::size_t i = 0; i < piece.tensors.size(); ++i) {
@@ -324,8 +358,13 @@ ps::LaunchOptions served_options(const spec::Job& job, const ServedTensors& tens
   options.settings.adamw = {.beta1 = recipe.beta1, .beta2 = recipe.beta2, .epsilon = recipe.epsilon};
   options.settings.adamw.decay = options.settings.sgd.decay = recipe.weight_decay;
   options.settings.sgd.momentum = job.training.optimizer == spec::Optimizer::sgd ? 0 : recipe.momentum;
-  options.shards = ps::shards_of(
-      {.counts = tensors.counts, .most = ps::even_size(tensors.counts, choice.servers), .decays = tensors.decays});
+  ps::ShardRequest request{.counts = tensors.counts, .most = ps::even_size(tensors.counts, choice.servers)};
+  request.decays = tensors.decays;
+  if (choice.settings.mode == ps::Mode::sync && choice.local_steps == 1 && recipe.clip > 0) {
+    options.settings.clip = recipe.clip;
+    request.parts = tensors.parts;
+  }
+  options.shards = ps::shards_of(request);
   options.client.compression = choice.compression;
   return options;
 }

@@ -9,7 +9,9 @@
 //
 // served_run.hpp does all of it. A worker is a rank, or a group of ranks that add their gradients up by all-reduce
 // before the first of them pushes. With local steps the ranks run the optimizer themselves, and what it changed is
-// pushed. A gradient is clipped by its own norm, before it is pushed: no server sees the norm of the sum.
+// pushed. In sync mode gradients are clipped by the norm of their mean, as the all-reduce trainer clips them: servers
+// sum up squares of the parts that its ranks would have, workers make the norm of them. In other modes each gradient is
+// clipped by its own norm, before it is pushed.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +32,11 @@ struct ServedTensors {
   std::vector<std::int64_t> offsets;  // in the rank's flat buffer
   std::vector<std::int64_t> counts;
   std::vector<bool> decays;
+  std::vector<std::vector<ps::NormPart>> parts;  // of which each rank of all workers sums up the squares
 };
 
-// REQUIRES: the job has no other parallelism than copies of the model.
-ServedTensors served_tensors(const spec::Job& job, const program::Program& program);
+// `ranks`: of all workers. REQUIRES: the job has no other parallelism than copies of the model.
+ServedTensors served_tensors(const spec::Job& job, const program::Program& program, int ranks = 1);
 
 // The number that a worker's gradients are divided by already, beside its own tokens: in sync mode all workers, so that
 // their sum is the mean that an all-reduce trainer has, to the last bit.

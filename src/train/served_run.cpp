@@ -78,7 +78,7 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   Result<program::Program> program = program::generate(one);
   if (!program) return tl::unexpected(program.error());
   one.training.global_batch *= divided_by(choice);
-  ServedTensors tensors = served_tensors(one, *program);
+  ServedTensors tensors = served_tensors(one, *program, choice.workers * choice.group);
   ps::LaunchOptions options = served_options(one, tensors, choice);
   options.replacements = settings.replacements;
   options.client.timeout_s = settings.timeout_s;
@@ -171,8 +171,9 @@ struct Chronicle {
 double mean_loss(const Setting& stage, const std::map<int, ServedStep>& parts) {
   float sum = 0;
   for (const auto& [worker, step] : parts) sum += static_cast<float>(step.loss_sum);
+  const double all = stage.choice.workers == 1 ? parts.begin()->second.loss_sum : sum;  // one has nothing to add up
   const double share = static_cast<double>(parts.size()) / stage.choice.workers;
-  return sum / (share * stage.job.training.global_batch * stage.job.training.sequence);
+  return all / (share * stage.job.training.global_batch * stage.job.training.sequence);
 }
 
 StepNote note_of(Chronicle& chronicle, std::int64_t step, const std::map<int, ServedStep>& parts) {

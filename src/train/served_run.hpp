@@ -8,7 +8,7 @@
 // other parallelism; the samples are dealt out to them as to the ranks of run_loop (loop.hpp).
 //   sync   Clock c of all workers together is step c of run_loop: each sample once in an epoch, and with
 //   `deterministic`
-//          the same bits, unless gradients are clipped (served.hpp).
+//          the same bits.
 //   ssp    The same parts, each worker at its own clock; each push is an optimizer step of its own.
 //   async  The same, and the parts belong to nobody: who is free takes the next one. So a slow worker does fewer of
 //          them, and each is still done once.

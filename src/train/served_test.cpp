@@ -110,7 +110,7 @@ Served train_with_servers(spec::Job job, const ps::Choice& choice, std::int64_t 
   }
   const double tokens = job.training.global_batch * job.training.sequence;
   job.training.global_batch *= divided_by(choice);
-  const ServedTensors tensors = served_tensors(job, *program);
+  const ServedTensors tensors = served_tensors(job, *program, choice.workers);
   ps::LaunchOptions options = served_options(job, tensors, choice);
   options.client.tick_s = 0.02;
   const Result<ps::LaunchReport> report = ps::launch(
@@ -155,6 +155,7 @@ std::vector<std::uint64_t> train_with_all_reduce(spec::Job job, int ranks) {
       if (rank.rank == 0) hashes.push_back(hash_of(rank, tensors));
       fill_batch(rank, step);
       StepSettings settings;
+      settings.clip = recipe.clip;
       settings.adamw = {
           rate_at(recipe, step, kSteps), recipe.beta1, recipe.beta2, recipe.epsilon, recipe.weight_decay, 1, step + 1};
       const Result<StepResult> one = run_step(rank, settings);
@@ -167,19 +168,27 @@ std::vector<std::uint64_t> train_with_all_reduce(spec::Job job, int ranks) {
 }
 
 // Parameters before each step. Three is no power of two: a mean is rounded differently unless it is taken in the same
-// way.
+// way. Norms are of the order of 1: the clip of 0.3 scales in each step.
 TEST(TrainServed, SyncIsBitForBitTheAllReduceTrainer) {
-  for (const int workers : {2, 3, 4}) {
+  struct Case {
+    int workers;
+    double clip;
+  };
+  for (const Case& one : {Case{3, 0}, Case{1, 0.3}, Case{2, 0.3}, Case{3, 0.3}, Case{4, 0.3}}) {
     const SharedPage page;
     spec::Job job = recipe_job();
-    job.training.global_batch = workers == 3 ? 12 : job.training.global_batch;
-    train_with_servers(job, choice_of(2, workers, 2, "sync"), kSteps, *page.told);
-    const std::vector<std::uint64_t> reduced = train_with_all_reduce(job, workers);
+    job.training.recipe.clip = one.clip;
+    job.training.global_batch = one.workers == 3 ? 12 : job.training.global_batch;
+    train_with_servers(job, choice_of(2, one.workers, 2, "sync"), kSteps, *page.told);
+    const std::vector<std::uint64_t> reduced = train_with_all_reduce(job, one.workers);
     ASSERT_EQ(reduced.size(), page.told->hashes.size());
     EXPECT_NE(reduced[0], reduced[1]);
     for (std::size_t step = 0; step < reduced.size(); ++step) {
-      EXPECT_EQ(page.told->hashes[step], reduced[step]) << workers << " workers, step " << step;
+      EXPECT_EQ(page.told->hashes[step], reduced[step]) << one.workers << " workers, step " << step;
     }
+    if (one.clip == 0) continue;
+    job.training.recipe.clip = 0;
+    EXPECT_NE(reduced.back(), train_with_all_reduce(job, one.workers).back()) << "nothing was clipped";
   }
 }
 
