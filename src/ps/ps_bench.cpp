@@ -2,7 +2,6 @@
 // own point-to-point does in the same run; and small updates a second.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +9,6 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
-#include "core/rng.hpp"
 #include "ps/launch.hpp"
 
 namespace twinpod::ps {
@@ -149,60 +147,6 @@ void small_updates(benchmark::State& state) {
   }
 }
 BENCHMARK(small_updates)->Arg(1)->Arg(64)->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
-
-// Four workers whose steps take 10 ms (they sleep), for a second and a half. Some are slower:
-enum class Slow { nobody, one, random };  // the first twice as slow; each in one step of ten three times as slow
-
-Result<std::string> sleepy_steps(Client& client, const std::vector<Shard>& shards, Slow slow) {
-  constexpr double kSeconds = 1.5;
-  constexpr int kStepUs = 10000;
-  if (Result<void> joined = join_with_zeros(client, shards); !joined) return tl::unexpected(joined.error());
-  const std::vector<Payload> gradients = gradients_of(client, shards);
-  Rng rng(static_cast<std::uint64_t>(client.place) + 1);
-  int steps = 0;
-  const double start = now_s();
-  while (now_s() - start < kSeconds) {
-    if (const auto values = pull_all(client); !values) return tl::unexpected(values.error());
-    const bool lame = slow == Slow::one && client.place == 0;
-    const bool stumbles = slow == Slow::random && rng.below(10) == 0;
-    usleep(static_cast<useconds_t>(kStepUs * (lame ? 2 : stumbles ? 3 : 1)));
-    push_all(client, gradients, 0);
-    ++steps;
-  }
-  const double rate = steps / (now_s() - start);
-  if (Result<void> left = leave(client); !left) return tl::unexpected(left.error());
-  return fmt::format("{}", rate);
-}
-
-void stragglers(benchmark::State& state, const char* mode, Slow slow) {
-  LaunchOptions options = options_of(1000, 4, Optimizer::add);
-  options.settings.mode = parse_mode(mode)->mode;
-  options.settings.staleness = parse_mode(mode)->staleness;
-  options.workers = 4;
-  options.pins = false;
-  for (auto unused : state) {
-    const Result<LaunchReport> report =
-        launch(options, [&](Client& client) { return sleepy_steps(client, options.shards, slow); });
-    if (!report) return state.SkipWithError(report.error().message.c_str());
-    double rate = 0;
-    for (const auto& [id, answer] : report->answers) rate += std::strtod(answer.c_str(), nullptr);
-    state.SetIterationTime(1 / rate);
-    state.counters["steps_per_s"] = rate;
-    state.counters["share"] = rate * 0.01 / 4;  // of four workers that never wait
-  }
-}
-#define TWINPOD_STRAGGLERS(name, mode, slow) \
-  BENCHMARK_CAPTURE(stragglers, name, mode, slow)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond)
-TWINPOD_STRAGGLERS(sync_none, "sync", Slow::nobody);
-TWINPOD_STRAGGLERS(async_none, "async", Slow::nobody);
-TWINPOD_STRAGGLERS(ssp3_none, "ssp:3", Slow::nobody);
-TWINPOD_STRAGGLERS(sync_one_slow, "sync", Slow::one);
-TWINPOD_STRAGGLERS(async_one_slow, "async", Slow::one);
-TWINPOD_STRAGGLERS(ssp3_one_slow, "ssp:3", Slow::one);
-TWINPOD_STRAGGLERS(sync_random, "sync", Slow::random);
-TWINPOD_STRAGGLERS(async_random, "async", Slow::random);
-TWINPOD_STRAGGLERS(ssp3_random, "ssp:3", Slow::random);
-#undef TWINPOD_STRAGGLERS
 
 }  // namespace
 }  // namespace twinpod::ps
