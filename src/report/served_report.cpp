@@ -13,6 +13,7 @@
 #include "ps/throughput.hpp"
 #include "report/json_parts.hpp"
 #include "report/served_parts.hpp"
+#include "report/train_report.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -59,28 +60,6 @@ std::string choice_text(const ps::Choice& choice) {
 }
 
 namespace {
-
-// About a dozen steps, the first and the last among them.
-void add_losses(const train::ServedResult& run, std::string& text) {
-  constexpr std::size_t kRows = 12;
-  Table table({{"step", Align::right},
-               {"loss", Align::right},
-               {"evaluation", Align::right},
-               {"learning rate", Align::right},
-               {"gradient norm", Align::right},
-               {"step ms", Align::right}},
-              {.indent = 2});
-  const std::size_t every = std::max<std::size_t>(1, (run.steps.size() + kRows - 1) / kRows);
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    const train::StepNote& note = run.steps[i];
-    if (i % every != 0 && i + 1 != run.steps.size()) continue;
-    table.row({fmt::format("{}", note.step + 1), fmt::format("{:.4f}", note.loss),
-               note.evaluation_loss > 0 ? fmt::format("{:.4f}", note.evaluation_loss) : "",
-               fmt::format("{:.2e}", note.rate), fmt::format("{:.3f}", note.gradient_norm),
-               fmt::format("{:.1f}", 1e3 * note.seconds)});
-  }
-  text += table.text();
-}
 
 // "0: 1,204  1: 88  2: 3"
 std::string histogram_text(const std::vector<std::uint64_t>& histogram) {
@@ -210,7 +189,7 @@ std::string served_text(const ServedView& view) {
   text += fmt::format("{} sequences of {} tokens a step of all workers, {}, {} steps in {}\n\n",
                       job.training.global_batch, job.training.sequence, name_of(job.training.precision),
                       view.run.steps.size(), format_seconds(view.run.report.seconds));
-  add_losses(view.run, text);
+  text += losses_text(view.run.steps);
   text += "\n";
   add_results(view, text);
   for (const std::string& note : view.notes) text += "\n" + note + "\n";

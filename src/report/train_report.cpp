@@ -82,28 +82,6 @@ void add_saves(const train::LoopResult& run, Json& json) {
   json["checkpoint_memory_bytes"] = run.saves.snapshot_bytes;
 }
 
-// About a dozen steps, the first and the last among them.
-void add_losses(const train::LoopResult& run, std::string& text) {
-  constexpr std::size_t kRows = 12;
-  Table table({{"step", Align::right},
-               {"loss", Align::right},
-               {"evaluation", Align::right},
-               {"learning rate", Align::right},
-               {"gradient norm", Align::right},
-               {"step ms", Align::right}},
-              {.indent = 2});
-  const std::size_t every = std::max<std::size_t>(1, (run.steps.size() + kRows - 1) / kRows);
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    const train::StepNote& note = run.steps[i];
-    if (i % every != 0 && i + 1 != run.steps.size()) continue;
-    table.row({fmt::format("{}", note.step + 1), fmt::format("{:.4f}", note.loss),
-               note.evaluation_loss > 0 ? fmt::format("{:.4f}", note.evaluation_loss) : "",
-               fmt::format("{:.2e}", note.rate), fmt::format("{:.3f}", note.gradient_norm),
-               fmt::format("{:.1f}", 1e3 * note.seconds)});
-  }
-  text += table.text();
-}
-
 // Below the peak, what it is made of.
 void add_memory_parts(const train::LoopResult& run, Table& table) {
   const std::size_t rank = fullest_rank(run);
@@ -162,6 +140,27 @@ void add_results(const TrainView& view, std::string& text) {
 
 }  // namespace
 
+std::string losses_text(const std::vector<train::StepNote>& steps) {
+  constexpr std::size_t kRows = 12;
+  Table table({{"step", Align::right},
+               {"loss", Align::right},
+               {"evaluation", Align::right},
+               {"learning rate", Align::right},
+               {"gradient norm", Align::right},
+               {"step ms", Align::right}},
+              {.indent = 2});
+  const std::size_t every = std::max<std::size_t>(1, (steps.size() + kRows - 1) / kRows);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const train::StepNote& note = steps[i];
+    if (i % every != 0 && i + 1 != steps.size()) continue;
+    table.row({fmt::format("{}", note.step + 1), fmt::format("{:.4f}", note.loss),
+               note.evaluation_loss > 0 ? fmt::format("{:.4f}", note.evaluation_loss) : "",
+               fmt::format("{:.2e}", note.rate), fmt::format("{:.3f}", note.gradient_norm),
+               fmt::format("{:.1f}", 1e3 * note.seconds)});
+  }
+  return table.text();
+}
+
 double step_seconds(const train::LoopResult& run) {
   std::vector<double> seconds;
   const std::size_t skipped = std::min<std::size_t>(run.steps.size() > 4 ? 2 : 0, run.steps.size());
@@ -214,7 +213,7 @@ std::string train_text(const TrainView& view) {
   text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
                       job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
                       format_seconds(view.run.seconds));
-  add_losses(view.run, text);
+  text += losses_text(view.run.steps);
   text += "\n";
   add_results(view, text);
   if (view.predicted != nullptr && view.measured != nullptr) {

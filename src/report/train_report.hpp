@@ -25,6 +25,9 @@ struct TrainView {
 // Median of the steps, the first ones left out: they warm up.
 double step_seconds(const train::LoopResult& run);
 
+// A table of about a dozen steps, the first and the last among them.
+std::string losses_text(const std::vector<train::StepNote>& steps);
+
 std::string train_text(const TrainView& view);
 std::string train_json(const TrainView& view);
 // Of a run that did no step: it had ended before, or was asked to stop at once.
