@@ -84,7 +84,8 @@ void by_widening(const Gemm& s, const Bf16* a, const Bf16* b, C* c) {
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
 
 Key key_of(const Gemm& s) {
-  const int kind = (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.accumulate ? 4 : 0) + (s.rounds_operands ? 8 : 0);
+  const int kind =
+      (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.accumulate ? 4 : 0) + (s.rounds_operands ? 8 : 0);
   return {s.m, s.n, s.k, s.stride_a, s.stride_b, s.stride_c, kind};
 }
 

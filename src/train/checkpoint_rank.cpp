@@ -58,8 +58,8 @@ HeldPart held_part(const Rank<T>& rank, const Piece& piece) {
   return {rank.dp_rank * part, part, piece.offset / rank.pieces.shards};
 }
 
-// The optimizer's state, and the parameters as it knows them. Of a tied table the head's copy, too. Imported weights have
-// no state: it stays as a new run begins.
+// The optimizer's state, and the parameters as it knows them. Of a tied table the head's copy, too. Imported weights
+// have no state: it stays as a new run begins.
 template <typename T>
 void want_owned(Rank<T>& rank, const store::Manifest& manifest, std::vector<store::WantedRegion>& wanted) {
   const bool has_state = !is_imported(manifest.state);

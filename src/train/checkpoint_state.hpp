@@ -24,8 +24,8 @@ Values facts_of(const spec::Job& job, const data::Samples& samples);
 // Refused with all that differs. `checkpoint` is for messages.
 Result<void> check_facts(const Values& stored, const Values& facts, const std::string& checkpoint);
 
-// Weights that nobody trained here (`twinpod checkpoint import`): any job whose tensors they are may begin with them, with
-// a new optimizer.
+// Weights that nobody trained here (`twinpod checkpoint import`): any job whose tensors they are may begin with them,
+// with a new optimizer.
 bool is_imported(const store::TrainingState& state);
 
 // How far a run is.
