@@ -9,7 +9,8 @@ read_options "$@"
 twinpod version >/dev/null  # builds, if need be
 [[ $program == ./twinpod ]] && program=build/release/twinpod
 
-shm_files() { find /dev/shm -mindepth 1 2>/dev/null | sort; }
+# Not those of other scripts that run beside: checkpoints in memory, and MPI.
+shm_files() { find /dev/shm -mindepth 1 -maxdepth 1 ! -name "twinpod-*" ! -name "vader_segment*" ! -name "*openmpi*" 2>/dev/null | sort; }
 before=$(shm_files)
 
 trains() {  # trains NAME FLAG...
