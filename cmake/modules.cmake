@@ -27,7 +27,7 @@ set(TWINPOD_COMMON_HEADERS <fmt/format.h> <algorithm> <array> <cmath> <cstdint> 
 
 # Those that share memory or index by hand, and what they stand on: `./test` runs their tests under the sanitizers, the
 # others' without; `./test full` runs all of them both ways.
-set(TWINPOD_LOW_MODULES core spec kernel data comm)
+set(TWINPOD_LOW_MODULES core spec data comm)
 
 # Those that read and write text, and those that fit: nobody waits for them, so they need not be fast and build in three
 # quarters of the time.
