@@ -56,6 +56,11 @@ void by_packing(const Gemm& s, const T* a, const T* b, C* c) {
   }
 }
 
+void by_seven(const Gemm& s, const float* a, const float* b, float* c) {
+  const Passes<float>& own = passes<float>();
+  own.multiply_by_seven(s, a, b, c, packing_room(own.seven_floats));
+}
+
 std::vector<float> widen(std::int64_t rows, std::int64_t width, std::int64_t stride, const Bf16* x) {
   std::vector<float> wide(static_cast<std::size_t>(rows * width));
   for (std::int64_t at = 0; at < rows * width; ++at)
@@ -84,8 +89,8 @@ void by_widening(const Gemm& s, const Bf16* a, const Bf16* b, C* c) {
 using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, int>;
 
 Key key_of(const Gemm& s) {
-  const int kind =
-      (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.accumulate ? 4 : 0) + (s.rounds_operands ? 8 : 0);
+  const int kind = (s.transpose_a ? 1 : 0) + (s.transpose_b ? 2 : 0) + (s.accumulate ? 4 : 0) +
+                   (s.rounds_operands ? 8 : 0) + (s.recombines ? 16 : 0);
   return {s.m, s.n, s.k, s.stride_a, s.stride_b, s.stride_c, kind};
 }
 
@@ -176,13 +181,20 @@ bool library_has_bf16() {
   return wins;
 }
 
-constexpr std::size_t kMostWays = 3;
+constexpr std::size_t kMostWays = 4;
+
+// Below this, sums of quadrants cost more than the multiplications that they save.
+bool is_large(const Gemm& s) {
+  constexpr std::int64_t kLeast = 256;
+  return s.m >= kLeast && s.n >= kLeast && s.k >= kLeast;
+}
 
 // Up to kMostWays; the first one is what an untuned product takes.
 template <typename T, typename C>
-std::vector<Way<T, C>> ways() {
+std::vector<Way<T, C>> ways(const Gemm& s) {
   if constexpr (std::is_same_v<T, double>) {
-    return {[](const Gemm& s, const double* a, const double* b, double* c) { reference::multiply(s, a, b, c); }};
+    return {
+        [](const Gemm& shape, const double* a, const double* b, double* c) { reference::multiply(shape, a, b, c); }};
   } else {
     std::vector<Way<T, C>> known;
 #ifdef __x86_64__
@@ -195,6 +207,9 @@ std::vector<Way<T, C>> ways() {
       if (library_has_bf16()) known.push_back(by_native<C>);
     }
     if (has_packing()) known.push_back(by_packing<T, C>);
+    if constexpr (std::is_same_v<T, float>) {
+      if (has_packing() && s.recombines && is_large(s)) known.push_back(by_seven);
+    }
     return known;
   }
 }
@@ -208,7 +223,7 @@ constexpr double kNear = 1.15;
 struct Trial {
   int calls = 0;
   std::array<int, kMostWays> tries{};
-  std::array<double, kMostWays> best = {kNever, kNever, kNever};
+  std::array<double, kMostWays> best = {kNever, kNever, kNever, kNever};
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 };
 
@@ -264,7 +279,7 @@ void gemm(const Gemm& shape, const T* a, const T* b, C* c) {
     return;
   }
   ask_for_tiles();
-  const std::vector<Way<T, C>> known = ways<T, C>();
+  const std::vector<Way<T, C>> known = ways<T, C>(s);
   if (known.size() > 1 && tuning()) return by_fastest(known, s, a, b, c);
   known.front()(s, a, b, c);
 }

@@ -24,6 +24,9 @@ struct Gemm {
   bool accumulate = false;
   // Operands of fp32 may lose all but 17 bits where that is faster (tiles.hpp): for results that are not multiplied on.
   bool rounds_operands = false;
+  // Large products of fp32 may be made of sums of quadrants where that is faster (vector/strassen.hpp): for operands
+  // whose rows are alike in size.
+  bool recombines = false;
   // Elements from one row to the next as stored; 0: rows follow each other.
   std::int64_t stride_a = 0;
   std::int64_t stride_b = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/passes.hpp"
 #include "kernel/product.hpp"
 #include "kernel/testing.hpp"
 
@@ -136,6 +137,38 @@ TEST(Gemm, RoundedOperandsKeepFiveDigits) {
     EXPECT_GT(rounded, error_of<float>(s, a, b, exact)) << k;
   }
   tune_gemm(true);
+}
+
+// Edges that are no whole tiles, and what lies beside c.
+TEST(Gemm, SumsOfQuadrantsGiveTheSameProduct) {
+  with_each_instruction_set([] {
+    for (Gemm s : all_kinds(295, 306, 291, true)) {
+      s.recombines = true;
+      compare_with_double<float, float>(s);
+    }
+  });
+}
+
+TEST(Gemm, SumsOfQuadrantsInSeveralBlocks) {
+  compare_with_double<float, float>({.m = 700, .n = 256, .k = 256, .transpose_b = true, .recombines = true});
+  compare_with_double<float, float>({.m = 256, .n = 256, .k = 900, .transpose_a = true, .recombines = true});
+  compare_with_double<float, float>({.m = 256, .n = 1000, .k = 800, .recombines = true});
+}
+
+TEST(Gemm, SumsOfQuadrantsAreNearlyAsExactAsPlainProducts) {
+  if (passes<float>().multiply_by_seven == nullptr) GTEST_SKIP() << "this processor has no vectors of ours";
+  for (const std::int64_t k : {256, 384, 2048}) {
+    const Gemm s{.m = 320, .n = 288, .k = k, .stride_a = k, .stride_b = 288, .stride_c = 288};
+    const Doubles a = rounded<float>(some(s.m * k, 1)), b = rounded<float>(some(s.n * k, 2));
+    const Doubles exact = product<double, double>(s, a, b, Doubles(320 * 288));
+    const auto error_of_pass = [&](auto* multiply) {
+      const auto in_a = as<float>(a), in_b = as<float>(b);
+      std::vector<float> out(exact.size()), room(static_cast<std::size_t>(passes<float>().seven_floats));
+      multiply(s, in_a.data(), in_b.data(), out.data(), room.data());
+      return difference(doubles(out), exact);
+    };
+    EXPECT_LE(error_of_pass(passes<float>().multiply_by_seven), 4 * error_of_pass(passes<float>().multiply)) << k;
+  }
 }
 
 TEST(Gemm, WhatIsNotFiniteStaysSo) {

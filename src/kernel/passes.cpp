@@ -51,6 +51,8 @@ const Passes<T>& plain_passes() {
       .multiply = nullptr,
       .multiply_to_sums = nullptr,
       .packed_floats = 0,
+      .multiply_by_seven = nullptr,
+      .seven_floats = 0,
   };
   return kPasses;
 }

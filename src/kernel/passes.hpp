@@ -49,6 +49,9 @@ struct Passes {
   void (*multiply)(const Gemm& shape, const T* a, const T* b, T* c, float* room);
   void (*multiply_to_sums)(const Gemm& shape, const T* a, const T* b, Sum<T>* c, float* room);
   std::int64_t packed_floats;
+  // The same with fewer multiplications (vector/strassen.hpp), for float only.
+  void (*multiply_by_seven)(const Gemm& shape, const float* a, const float* b, float* c, float* room);
+  std::int64_t seven_floats;
 };
 
 // Of instructions(); for double always the plain ones. T: float, Bf16, double.

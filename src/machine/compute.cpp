@@ -50,7 +50,7 @@ void multiply(const ProductShape& shape, Way way, Ring& ring) {
   const auto area = [](int x, int y) { return static_cast<std::size_t>(x) * static_cast<std::size_t>(y); };
   const T* a = ring.next<T>(area(shape.m, shape.k));
   const T* b = ring.next<T>(area(shape.k, shape.n));
-  kernel::Gemm gemm{.m = shape.m, .n = shape.n, .k = shape.k};
+  kernel::Gemm gemm{.m = shape.m, .n = shape.n, .k = shape.k, .recombines = true};
   if (way == Way::weight_gradient) {
     gemm.transpose_a = gemm.accumulate = gemm.rounds_operands = true;
     kernel::gemm<T, float>(gemm, a, b, ring.next<float>(area(shape.m, shape.n)));

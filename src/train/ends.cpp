@@ -190,7 +190,7 @@ void head_backward(Rank<T>& rank, const Place& place) {
   const bool apart = rank.shards_gradients && &table.piece != &head.piece;
   Sum<T>* dtable = apart ? gradients_of(rank, head.piece) + head.piece.elements() + table.offset
                          : gradients_of(rank, table.piece) + table.offset;
-  weight_product(rank, s.vocabulary.count, s.hidden, dlogits, head.normed, dtable, accumulates(rank, head.piece));
+  weight_product(rank, s.vocabulary.count, s.hidden, dlogits, head.normed, dtable, accumulates(rank, head.piece), true);
   rank.flow = {};
   rank.flow.norm = {head.input, head.mean, head.scale, &head.piece, Role::head_norm, Role::head_norm_bias};
 }

@@ -46,24 +46,27 @@ const std::int32_t* of_micro_batch(Rank<T>& rank, const std::vector<std::int32_t
 // x w^T, the gradient of x, and the gradient of w.
 template <typename T>
 void forward_product(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, const T* x, const T* w, T* y) {
-  kernel::gemm<T>({.m = rows, .n = outputs, .k = inputs, .transpose_b = true}, x, w, y);
+  kernel::gemm<T>({.m = rows, .n = outputs, .k = inputs, .transpose_b = true, .recombines = true}, x, w, y);
 }
 
 template <typename T>
 void backward_product(std::int64_t rows, std::int64_t outputs, std::int64_t inputs, const T* dy, const T* w, T* dx) {
-  kernel::gemm<T>({.m = rows, .n = inputs, .k = outputs}, dy, w, dx);
+  kernel::gemm<T>({.m = rows, .n = inputs, .k = outputs, .recombines = true}, dy, w, dx);
 }
 
-// Nothing is multiplied by the gradient of w, so that a small error of it stays small.
+// Nothing is multiplied by the gradient of w, so that a small error of it stays small. In the vocabulary's the rows of
+// seldom tokens are smaller than others by many digits, which they must keep.
 template <typename T>
 void weight_product(const Rank<T>& rank, std::int64_t outputs, std::int64_t inputs, const T* dy, const T* x, Sum<T>* dw,
-                    bool accumulate) {
+                    bool accumulate, bool of_vocabulary = false) {
+  const bool whole = rank.job.training.recipe.whole_gradients;
   kernel::gemm<T, Sum<T>>({.m = outputs,
                            .n = inputs,
                            .k = rank.sizes.tokens,
                            .transpose_a = true,
                            .accumulate = accumulate,
-                           .rounds_operands = !rank.job.training.recipe.whole_gradients},
+                           .rounds_operands = !whole,
+                           .recombines = !whole && !of_vocabulary},
                           dy, x, dw);
 }
 

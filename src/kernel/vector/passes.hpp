@@ -1,12 +1,15 @@
 // The kernels over vectors as a table. One file for each instruction set makes it, with flags for that set.
 #pragma once
 
+#include <type_traits>
+
 #include "kernel/passes.hpp"
 #include "kernel/vector/attention_vectors.hpp"
 #include "kernel/vector/elementwise.hpp"
 #include "kernel/vector/gemm.hpp"
 #include "kernel/vector/norm.hpp"
 #include "kernel/vector/optimizer.hpp"
+#include "kernel/vector/strassen.hpp"
 #include "kernel/vector/vocabulary.hpp"
 
 namespace twinpod::kernel::vector {
@@ -48,6 +51,8 @@ constexpr Passes<T> kVectorPasses{
     .multiply = vector::multiply<V, T, T>,
     .multiply_to_sums = vector::multiply<V, T, float>,
     .packed_floats = kPackedFloats,
+    .multiply_by_seven = std::is_same_v<T, float> ? vector::multiply_by_seven<V> : nullptr,
+    .seven_floats = kPackedFloats + kStrassenFloats,
 };
 
 }  // namespace twinpod::kernel::vector
