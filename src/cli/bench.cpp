@@ -26,7 +26,7 @@ constexpr std::array kFlags = {
     Flag{"ranks", "N",
          "ranks to start on this machine (default 2, machine: one a core; under mpirun: those that it started)", ""},
     Flag{"verb", "NAMES", "all_reduce,broadcast,... (default: all)", ""},
-    Flag{"bytes", "A..B", "sizes, each twice the one before: 8..256MiB (default 8..64MiB), or one size", ""},
+    Flag{"bytes", "A..B", "sizes: 8..256MiB (default 8..64MiB), or one size", ""},
     Flag{"factor", "N", "how much larger each size is than the one before (default 4)", ""},
     Flag{"type", "NAME", "f32, f64, bf16, f16, i32 or i64 (default f32)", ""},
     Flag{"op", "NAME", "sum, product, min, max or average (default sum)", ""},

@@ -76,10 +76,7 @@ std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job
 Result<std::string> train_with_servers(const TrainRequest& request, const TrainPlan& plan) {
   const ps::Choice& choice = *request.served;
   std::ofstream metrics;
-  if (!request.metrics.empty()) {
-    metrics.open(request.metrics, std::ios::trunc);
-    if (!metrics) return input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
-  }
+  if (Result<void> opened = open_outputs(request, metrics); !opened) return tl::unexpected(opened.error());
   const Result<Figures> figures = measure(request, plan);
   if (!figures) return tl::unexpected(figures.error());
   constexpr int kReplacements = 16;
@@ -104,6 +101,7 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   report::ServedView view{plan.job, choice, *run, figures->peak_flop_per_s};
   view.predicted_step_s = predicted_step_s(request, plan, figures->passes_s);
   view.notes = notes_of(choice, plan.job);
+  if (!teller.metrics_error().empty()) view.notes.push_back(fmt::format("Not written: {}.", teller.metrics_error()));
   if (!request.hosts.empty()) {
     view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
                                      request.host, request.hosts.size()));
