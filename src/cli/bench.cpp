@@ -88,6 +88,7 @@ Result<std::vector<std::size_t>> sizes_of(const Arguments& arguments) {
   }
   std::vector<std::size_t> sizes;
   for (std::size_t size = *first; size <= *last; size *= static_cast<std::size_t>(*factor)) sizes.push_back(size);
+  if (sizes.back() < *last) sizes.push_back(*last);  // who asks for 256 MiB wants to see it
   return sizes;
 }
 
@@ -250,6 +251,9 @@ Result<std::string> bench_comm(const Arguments& arguments) {
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
   if (!over_mpi && request->call.root >= *ranks) {
     return input_error(fmt::format("--root {}: there are {} ranks", request->call.root, *ranks));
+  }
+  if (!over_mpi && request->options.fault.kind != comm::FaultKind::none && request->options.fault.rank >= *ranks) {
+    return input_error(fmt::format("--fault of rank {}: there are {} ranks", request->options.fault.rank, *ranks));
   }
   const std::string transport = over_mpi ? "mpi" : arguments.has("threads") ? "threads" : "processes";
   const comm::Body body = [&](comm::Communicator& world) {
