@@ -103,6 +103,9 @@ fi
 check "refused: an unknown verb" refuses 2 "all_reduce" bench comm --verb all_redcue
 check "refused: sizes that fall" refuses 2 "a range that rises" bench comm --bytes 8KiB..8
 check "refused: a root that is no rank" refuses 2 "there are 2 ranks" bench comm --root 7
+check "refused: a fault of no rank" refuses 2 "there are 2 ranks" bench comm --fault kill:9@3
+last_size() { twinpod bench comm --verb all_reduce --bytes 8..100 --blocks 1 --iterations 1 --json </dev/null | grep -q '"bytes": 100,'; }
+check "a range has its end" last_size
 check "refused: too many ranks" refuses 2 "expected 1 to 256" bench comm --ranks 1000
 check "refused: an unknown algorithm" refuses 2 "--algorithm rink" bench comm --algorithm rink
 check "refused: an unknown peer" refuses 2 "expected openmpi, gloo or memory" bench comm --against nccl

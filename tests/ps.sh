@@ -130,6 +130,31 @@ check "a server and a worker die" dies 2 "run['failovers'] > 0 and run['stalenes
   --fault kill:server:1@20,kill:worker:0@35
 check "six die, any of them, while norms are made" dies 6 "run['staleness_max'] == 0" --mode sync --fault random:6
 
+# Child of the run, the last that it started; the run is slow enough to be met.
+child_of_run() {
+  local all
+  mapfile -t all < <(pgrep -P "$1")
+  echo "${all[-1]}"
+}
+stops() {  # stops FLAG...: a process that is stopped is as good as dead
+  "$program" train "$job" --servers 3 --workers 2 --copies 2 --steps 150 --pace 50ms --timeout 6s --json "$@" \
+    --metrics "$scratch/stopped.jsonl" >"$scratch/run.json" 2>"$scratch/err" </dev/null &
+  local run=$!
+  until [[ -s $scratch/stopped.jsonl ]] || ! kill -0 $run; do sleep 0.1; done
+  kill -STOP "$(child_of_run $run)"
+  wait $run || { cat "$scratch/err" && return 1; }
+  holds run "run['deaths'] >= 1 and $all_counted and run['steps'] == 150"
+}
+check "a worker is stopped" stops --mode async
+killed_early() {  # before servers and workers are there
+  "$program" train "$job" --servers 2 --workers 2 --copies 2 --steps 5 --json >"$scratch/run.json" 2>"$scratch/err" </dev/null &
+  local run=$!
+  until pgrep -P $run >/dev/null; do sleep 0.01; done
+  kill -KILL "$(child_of_run $run)"
+  wait $run && [[ ! -e twinpod-failure.json ]] && holds run "run['steps'] == 5"
+}
+check "one dies while the machine is measured" killed_early
+
 refuses() {  # refuses STATUS PATTERN FLAG...
   local wanted=$1 pattern=$2 status
   shift 2

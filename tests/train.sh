@@ -108,7 +108,28 @@ check "a loss that is not finite" refuses 1 "$not_finite" "$job" "${explodes[@]}
 check "... on two ranks" refuses 1 "$not_finite" "$job" "${explodes[@]}" --ranks 2 --pp 2
 check "metrics that cannot be written" refuses 2 "cannot be written" "$job" --ranks 2 --metrics /nowhere/metrics.jsonl
 check "a timeline that cannot be written" refuses 2 "/nowhere" "$job" --ranks 2 --timeline /nowhere/timeline.json
+# A run of a million steps would not come to its trace: it is refused before.
+check "a trace that cannot be written" refuses 2 "--trace /nowhere" "$job" --trace /nowhere/trace.json --steps 1000000
+check "... with servers" refuses 2 "--trace /nowhere" "$job" --servers 1 --workers 1 --trace /nowhere/trace.json --steps 1000000
+full_disk() {  # of the metrics alone: the run goes on, and says so
+  trains --metrics /dev/full && grep -q "not written: metrics from step 1 on: No space left" "$scratch/err" &&
+    grep -q "Not written: metrics" "$scratch/out.json"
+}
+check "metrics on a full disk" full_disk
+no_place() { [[ $(twinpod train "$job" --json 2>&1 >/dev/full </dev/null; echo $?) == *"cannot be written: No space left"*1 ]]; }
+check "an answer that cannot be written" no_place
+closed() {  # and no file gets it in the place of standard output
+  ! twinpod train "$job" --metrics "$scratch/metrics.jsonl" --json >&- 2>/dev/null </dev/null &&
+    [[ $(wc -l <"$scratch/metrics.jsonl") == 6 ]] && ! grep -q final_loss "$scratch/metrics.jsonl"
+}
+check "standard output that is closed" closed
 check "a schedule that is not trained here" refuses 1 "schedule" "$job" --ranks 2 --pp 2 --schedule zb-v
+check "heads that tp does not divide" refuses 1 "tp 2 does not divide heads 4, kv_heads 1 and ffn 128" "$job" --ranks 2 --tp 2 \
+  --set model.attention.kv_heads=1
+check "text that is too short, by its name" refuses 1 "^twinpod: $scratch/odd.txt: 2050 tokens" "$job" --text "$scratch/odd.txt" \
+  --global-batch 100
+twinpod data prepare "$scratch/text" -o "$scratch/tokens" >/dev/null
+check "--data in the place of the job's text" same_as_alone --data "$scratch/tokens"
 check "a layout that does not divide" refuses 1 "layout" "$job" --ranks 3 --tp 2
 check "compare: no timeline" bash -c "! $program compare $job $job 2>/dev/null"
 finish_checks

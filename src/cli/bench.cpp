@@ -26,7 +26,7 @@ constexpr std::array kFlags = {
     Flag{"ranks", "N",
          "ranks to start on this machine (default 2, machine: one a core; under mpirun: those that it started)", ""},
     Flag{"verb", "NAMES", "all_reduce,broadcast,... (default: all)", ""},
-    Flag{"bytes", "A..B", "sizes, each twice the one before: 8..256MiB (default 8..64MiB), or one size", ""},
+    Flag{"bytes", "A..B", "sizes: 8..256MiB (default 8..64MiB), or one size", ""},
     Flag{"factor", "N", "how much larger each size is than the one before (default 4)", ""},
     Flag{"type", "NAME", "f32, f64, bf16, f16, i32 or i64 (default f32)", ""},
     Flag{"op", "NAME", "sum, product, min, max or average (default sum)", ""},
@@ -88,6 +88,7 @@ Result<std::vector<std::size_t>> sizes_of(const Arguments& arguments) {
   }
   std::vector<std::size_t> sizes;
   for (std::size_t size = *first; size <= *last; size *= static_cast<std::size_t>(*factor)) sizes.push_back(size);
+  if (sizes.back() < *last) sizes.push_back(*last);  // who asks for 256 MiB wants to see it
   return sizes;
 }
 
@@ -250,6 +251,9 @@ Result<std::string> bench_comm(const Arguments& arguments) {
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
   if (!over_mpi && request->call.root >= *ranks) {
     return input_error(fmt::format("--root {}: there are {} ranks", request->call.root, *ranks));
+  }
+  if (!over_mpi && request->options.fault.kind != comm::FaultKind::none && request->options.fault.rank >= *ranks) {
+    return input_error(fmt::format("--fault of rank {}: there are {} ranks", request->options.fault.rank, *ranks));
   }
   const std::string transport = over_mpi ? "mpi" : arguments.has("threads") ? "threads" : "processes";
   const comm::Body body = [&](comm::Communicator& world) {

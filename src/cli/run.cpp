@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "cli/command.hpp"
 #include "core/nearest.hpp"
@@ -14,6 +16,14 @@ namespace {
 int status_of(const Error& error) { return error.kind == ErrorKind::input ? 2 : 1; }
 
 void print(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
+
+// Else a script would take a full disk for an answer.
+int print_answer(const std::string& text) {
+  print(stdout, text);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  print(stderr, fmt::format("{}: standard output cannot be written: {}\n", kProgram, std::strerror(errno)));
+  return 1;
+}
 
 // With --json standard output still gets its one object, so that a script need not parse messages.
 int fail(const Error& error, bool json) {
@@ -37,14 +47,10 @@ int answer(const Command& command, const std::vector<std::string>& texts) {
   const bool json = std::find(texts.begin(), texts.end(), "--json") != texts.end();
   const Result<Arguments> arguments = parse_arguments(flags, texts);
   if (!arguments) return fail(arguments.error(), json);
-  if (arguments->has("help")) {
-    print(stdout, help_text(command));
-    return 0;
-  }
+  if (arguments->has("help")) return print_answer(help_text(command));
   const Result<std::string> text = command.run(*arguments);
   if (!text) return fail(text.error(), json);
-  print(stdout, *text);
-  return 0;
+  return print_answer(*text);
 }
 
 }  // namespace
@@ -53,10 +59,7 @@ int run(const std::vector<std::string>& texts) {
   if (texts.empty()) return answer(kDemo, {});
   const std::string& first = texts.front();
   if (first == "--help" || first == "-h") return answer(kHelp, {});
-  if (first == "--version" || first == "version") {
-    print(stdout, fmt::format("{} {}\n", kProgram, kVersion));
-    return 0;
-  }
+  if (first == "--version" || first == "version") return print_answer(fmt::format("{} {}\n", kProgram, kVersion));
   const Command* command = find_command(first);
   if (command == nullptr) return fail(unknown_command(first), false);
   return answer(*command, std::vector<std::string>(texts.begin() + 1, texts.end()));

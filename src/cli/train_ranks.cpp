@@ -30,15 +30,10 @@ std::string refusal(const Error& error) {
 }
 
 // The same on all ranks, or none.
-Result<std::optional<Error>> open_metrics(const TrainRequest& request, comm::Communicator& world,
+Result<std::optional<Error>> open_outputs(const TrainRequest& request, comm::Communicator& world,
                                           std::ofstream& metrics) {
-  Result<void> opened;
-  if (comm::rank_of(world) == 0 && !request.metrics.empty()) {
-    // A run that goes on adds to what it wrote before.
-    metrics.open(request.metrics, request.store.settings.resume_from.empty() ? std::ios::trunc : std::ios::app);
-    if (!metrics) opened = input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
-  }
-  return train::agree(world, opened);
+  const bool writes = comm::rank_of(world) == 0;
+  return train::agree(world, writes ? open_outputs(request, metrics) : Result<void>());
 }
 
 Result<void> write_timeline(const TrainRequest& request, const program::Program& program,
@@ -95,7 +90,7 @@ std::string idle_answer(const TrainRequest& request, const train::LoopResult& ru
 
 // Rank 0's, with the prediction beside.
 Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const Figures& figures,
-                              const train::LoopResult& run) {
+                              const train::LoopResult& run, const std::string& metrics_error) {
   const spec::Job& job = plan.job;
   const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program);
   report::TrainView view{
@@ -112,6 +107,7 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
   }
   view.notes = notes_of(request, job);
   add_notes_of_saves(request, run, view.notes);
+  if (!metrics_error.empty()) view.notes.push_back(fmt::format("Not written: {}.", metrics_error));
   if (!recorded) return request.json ? report::train_json(view) : report::train_text(view);
   const Result<void> wrote = write_timeline(request, plan.program, run.timeline);
   if (!wrote) return tl::unexpected(wrote.error());
@@ -127,7 +123,7 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   if (!to_be) return tl::unexpected(to_be.error());
   const Figures figures{std::move(*to_be), *peak};
   std::ofstream metrics;
-  const Result<std::optional<Error>> unwritable = open_metrics(request, world, metrics);
+  const Result<std::optional<Error>> unwritable = open_outputs(request, world, metrics);
   if (!unwritable) return tl::unexpected(unwritable.error());
   if (*unwritable) return refusal(**unwritable);
 
@@ -149,11 +145,24 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   if (run->refused) return refusal(*run->refused);
   if (comm::rank_of(world) != 0) return std::string();
   if (run->steps.empty()) return idle_answer(request, *run, settings.steps);
-  const Result<std::string> answer = answer_of(request, plan, figures, *run);
+  const Result<std::string> answer = answer_of(request, plan, figures, *run, teller.metrics_error());
   return answer ? *answer : refusal(answer.error());
 }
 
 }  // namespace
+
+Result<void> open_outputs(const TrainRequest& request, std::ofstream& metrics) {
+  if (!request.metrics.empty()) {
+    // A run that goes on adds to what it wrote before.
+    metrics.open(request.metrics, request.store.settings.resume_from.empty() ? std::ios::trunc : std::ios::app);
+    if (!metrics) return input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
+  }
+  for (const auto& [flag, path] : {std::pair("timeline", &request.timeline), std::pair("trace", &request.trace)}) {
+    if (path->empty() || can_be_written(*path)) continue;
+    return input_error(fmt::format("--{} {}: cannot be written", flag, *path), "a file in a folder that is there");
+  }
+  return {};
+}
 
 Result<spec::Job> job_to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world) {
   if (!request.measures_machine) return job;

@@ -1,6 +1,7 @@
 #include "cli/train_request.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -212,6 +213,10 @@ Result<data::TokenData> open_data(const spec::Data& wanted) {
   Result<data::TokenData> data = prepared ? data::open_tokens(name) : tl::unexpected(prepared.error());
   std::error_code ignored;
   fs::remove_all(folder, ignored);
+  if (data) {
+    data->name = fmt::format("{}", fmt::join(wanted.text, ", "));
+    data->of_text = true;
+  }
   return data;
 }
 

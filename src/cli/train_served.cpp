@@ -27,8 +27,10 @@ struct Figures {
 Result<Figures> measure(const TrainRequest& request, const TrainPlan& plan) {
   const int hosts = std::max(1, static_cast<int>(request.hosts.size()));
   const int workers = (request.served->workers - request.host + hosts - 1) / hosts;
+  comm::Options options = request.options;
+  options.recording_path.clear();  // who dies here is no failure of the run
   const Result<std::string> text = comm::run_processes(
-      workers * request.served->group, request.options, [&](comm::Communicator& world) -> Result<std::string> {
+      workers * request.served->group, options, [&](comm::Communicator& world) -> Result<std::string> {
         const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
         if (!peak) return tl::unexpected(peak.error());
         const Result<spec::Job> job = job_to_predict(request, plan.job, world);
@@ -39,6 +41,14 @@ Result<Figures> measure(const TrainRequest& request, const TrainPlan& plan) {
   if (!text) return tl::unexpected(text.error());
   Figures figures;
   std::istringstream(*text) >> figures.peak_flop_per_s >> figures.passes_s;
+  return figures;
+}
+
+// A run outlives the death of any process, so also of those that only measure.
+Result<Figures> measured_figures(const TrainRequest& request, const TrainPlan& plan) {
+  constexpr int kAttempts = 3;
+  Result<Figures> figures = measure(request, plan);
+  for (int i = 1; i < kAttempts && !figures; ++i) figures = measure(request, plan);
   return figures;
 }
 
@@ -76,11 +86,8 @@ std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job
 Result<std::string> train_with_servers(const TrainRequest& request, const TrainPlan& plan) {
   const ps::Choice& choice = *request.served;
   std::ofstream metrics;
-  if (!request.metrics.empty()) {
-    metrics.open(request.metrics, std::ios::trunc);
-    if (!metrics) return input_error(fmt::format("--metrics {}: cannot be written", request.metrics));
-  }
-  const Result<Figures> figures = measure(request, plan);
+  if (Result<void> opened = open_outputs(request, metrics); !opened) return tl::unexpected(opened.error());
+  const Result<Figures> figures = measured_figures(request, plan);
   if (!figures) return tl::unexpected(figures.error());
   constexpr int kReplacements = 16;
   Teller teller(plan.job, figures->peak_flop_per_s, metrics);
@@ -104,6 +111,7 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   report::ServedView view{plan.job, choice, *run, figures->peak_flop_per_s};
   view.predicted_step_s = predicted_step_s(request, plan, figures->passes_s);
   view.notes = notes_of(choice, plan.job);
+  if (!teller.metrics_error().empty()) view.notes.push_back(fmt::format("Not written: {}.", teller.metrics_error()));
   if (!request.hosts.empty()) {
     view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
                                      request.host, request.hosts.size()));

@@ -4,7 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <numeric>
 
@@ -28,7 +30,7 @@ Teller::Teller(const spec::Job& job, double peak_flop_per_s, std::ofstream& metr
     : job_(job), peak_flop_per_s_(peak_flop_per_s), metrics_(metrics), draws_(is_terminal(stderr)) {}
 
 void Teller::tell(const train::StepNote& note) {
-  if (metrics_.is_open()) metrics_ << report::metrics_line(job_, note) << std::flush;
+  write_metrics(note);
   if (!draws_) return;
   constexpr std::size_t kSteps = 20;  // over which the rate is taken
   constexpr std::chrono::milliseconds kPause(100);
@@ -43,6 +45,14 @@ void Teller::tell(const train::StepNote& note) {
   std::fflush(stderr);
   drawn_at_ = now;
   drawn_ = true;
+}
+
+// The run is worth more than its lines, so it goes on without them.
+void Teller::write_metrics(const train::StepNote& note) {
+  if (!metrics_.is_open() || !metrics_error_.empty()) return;
+  if (metrics_ << report::metrics_line(job_, note) << std::flush) return;
+  metrics_error_ = fmt::format("metrics from step {} on: {}", note.step + 1, std::strerror(errno));
+  warn("not written: " + metrics_error_);
 }
 
 void Teller::warn(const std::string& text) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "spec/job.hpp"
@@ -16,13 +17,17 @@ class Teller {
   Teller(const spec::Job& job, double peak_flop_per_s, std::ofstream& metrics);
 
   void tell(const train::StepNote& note);
-  void warn(const std::string& text);  // on standard error, terminal or not
-  void end();                          // the line goes away
+  void warn(const std::string& text);                                  // on standard error, terminal or not
+  void end();                                                          // the line goes away
+  const std::string& metrics_error() const { return metrics_error_; }  // empty: all steps are in the file
 
  private:
+  void write_metrics(const train::StepNote& note);
+
   const spec::Job& job_;
   const double peak_flop_per_s_;
   std::ofstream& metrics_;
+  std::string metrics_error_ = {};
   const bool draws_;
   bool drawn_ = false;
   std::chrono::steady_clock::time_point drawn_at_ = {};

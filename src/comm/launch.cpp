@@ -102,6 +102,7 @@ struct Child {
   pid_t pid = 0;
   int watch = -1;  // readable when it has ended
   bool gone = false;
+  std::int64_t stopped_ns = 0;  // since when it is
 };
 
 // Ranks keep to cores of their own: two that share one wait for each other for a whole turn of the scheduler, and it
@@ -159,9 +160,11 @@ void look_after(const Segment& segment, const Options& options, std::vector<Chil
     if (WIFSTOPPED(status)) {
       state.signal = WSTOPSIG(status);
       state.status = static_cast<int>(RankStatus::stopped);
+      child.stopped_ns = now_ns();
     } else if (WIFCONTINUED(status)) {
       state.signal = 0;
       state.status = static_cast<int>(RankStatus::running);
+      child.stopped_ns = 0;
     } else {
       child.gone = true;
       close(child.watch);
@@ -169,6 +172,12 @@ void look_after(const Segment& segment, const Options& options, std::vector<Chil
       note_exit(segment, options, rank, status);
     }
   }
+}
+
+// The others notice a rank that is stopped. One that is alone has nobody but us.
+void look_for_stop(const Segment& segment, const Options& options, const Child& child) {
+  if (segment.ranks > 1 || child.gone || child.stopped_ns == 0 || header_of(segment).abort != 0) return;
+  if (static_cast<double>(now_ns() - child.stopped_ns) > options.timeout_s * 1e9) settle_failure(segment, options);
 }
 
 void wait_for_ends(const std::vector<Child>& children) {
@@ -189,6 +198,7 @@ void look_after_all(const Segment& segment, const Options& options, std::vector<
   while (!all_gone(children)) {
     wait_for_ends(children);
     for (int rank = 0; rank < segment.ranks; ++rank) look_after(segment, options, children, rank);
+    look_for_stop(segment, options, children.front());
     if (failed_at == 0 && header_of(segment).abort == 2) failed_at = now_ns();
     if (failed_at == 0 || now_ns() - failed_at < kLastWordsNs) continue;
     for (const Child& child : children) {

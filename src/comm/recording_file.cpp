@@ -100,8 +100,8 @@ std::string recording_json(const Recording& recording) {
 Result<Recording> parse_recording(const std::string& text, const std::string& file) {
   try {
     return recording_of(Json::parse(text));
-  } catch (const Json::exception& problem) {
-    Error error = input_error(fmt::format("this is no recording of a failed run: {}", problem.what()),
+  } catch (const Json::exception&) {
+    Error error = input_error("this is no recording of a failed run, or not all of it",
                               "a run that fails writes one and names it")
                       .value();
     error.file = file;

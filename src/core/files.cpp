@@ -1,7 +1,9 @@
 #include "core/files.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -14,6 +16,16 @@ Result<std::string> read_file(const std::string& path) {
     return input_error(fmt::format("cannot read {}", path));
   }
   return text.str();
+}
+
+bool can_be_written(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool there = fs::exists(path, ignored);
+  if (there && fs::is_directory(path, ignored)) return false;
+  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
+  if (!there && !fs::is_directory(folder, ignored)) return false;
+  return access(there ? path.c_str() : folder.c_str(), W_OK) == 0;
 }
 
 Result<void> write_file(const std::string& path, const std::string& text) {

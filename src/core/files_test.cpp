@@ -24,5 +24,17 @@ TEST(WriteFile, NamesWhatItCannotWrite) {
   EXPECT_NE(to_string(written.error()).find("/nowhere/at/all.txt"), std::string::npos);
 }
 
+TEST(CanBeWritten, SaysSoAndMakesNothing) {
+  const std::string path = testing::TempDir() + "can_be_written_test.txt";
+  EXPECT_TRUE(can_be_written(path));
+  EXPECT_FALSE(std::ifstream(path).is_open());
+  ASSERT_TRUE(write_file(path, "one"));
+  EXPECT_TRUE(can_be_written(path));
+  EXPECT_EQ(*read_file(path), "one");
+  std::remove(path.c_str());
+  EXPECT_FALSE(can_be_written(testing::TempDir()));
+  EXPECT_FALSE(can_be_written("/nowhere/at/all.txt"));
+}
+
 }  // namespace
 }  // namespace twinpod

@@ -92,16 +92,19 @@ tl::unexpected<Error> too_short(const TokenData& data, const SampleSettings& set
 
 tl::unexpected<Error> outside(const Samples& samples, std::int64_t number, const Outsider& found) {
   const std::int64_t token = first_token(samples, number) + found.position;
+  std::string hint = "tokens below 0 are none: is the type of the token file right?";
+  if (found.token >= 0)
+    hint =
+        fmt::format("the model's vocabulary must be {} or more; `twinpod data show {} --check` finds the largest token",
+                    found.token + 1, samples.data->name);
+  if (samples.data->of_text)
+    hint = "the model's vocabulary must be 257 or more: one token for each byte, one for the end of a document";
   return input_error(
       fmt::format(
           "{}: sample {}, position {}: token {} is not in the vocabulary of {} (token {} of the data, document {})",
           samples.data->name, number, found.position, found.token, samples.settings.vocabulary, token,
           document_of(*samples.data, token)),
-      found.token < 0
-          ? "tokens below 0 are none: is the type of the token file right?"
-          : fmt::format("the model's vocabulary must be {} or more; `twinpod data show {} --check` finds the "
-                        "largest token",
-                        found.token + 1, samples.data->name));
+      hint);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ std::string name_without_suffix(const std::string& path);
 
 // Several threads may read it.
 struct TokenData {
-  std::string name;  // without .bin and .idx
+  std::string name;      // without .bin and .idx
+  bool of_text = false;  // made of text on the way, in files that are gone: the name is the text's
   Index index;
   MappedFile index_file;
   MappedFile tokens;

@@ -221,6 +221,7 @@ std::string served_json(const ServedView& view) {
   json["time_to_target_s"] = run.time_to_target_s > 0 ? Json(run.time_to_target_s) : Json(nullptr);
   json["run_time_s"] = run.report.seconds;
   add_protocol(run.report, json);
+  json["notes"] = view.notes;
   return printed(json);
 }
 

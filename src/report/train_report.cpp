@@ -208,8 +208,8 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
 
 std::string train_text(const TrainView& view) {
   const spec::Job& job = view.job;
-  std::string text =
-      fmt::format("{}: {} ranks ({}), {}\n", job.name, job.cluster.devices, view.transport, layout_text(job));
+  std::string text = fmt::format("{}: {} rank{} ({}), {}\n", job.name, job.cluster.devices,
+                                 job.cluster.devices == 1 ? "" : "s", view.transport, layout_text(job));
   text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
                       job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
                       format_seconds(view.run.seconds));
@@ -270,6 +270,7 @@ std::string train_json(const TrainView& view) {
   json["time_to_target_s"] = view.run.time_to_target_s > 0 ? Json(view.run.time_to_target_s) : Json(nullptr);
   json["run_time_s"] = view.run.seconds;
   add_saves(view.run, json);
+  json["notes"] = view.notes;
   return printed(json);
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "spec/reader.hpp"
 
@@ -54,6 +55,26 @@ bool become_mapping(Node& node, std::string_view key, const File& file) {
   return true;
 }
 
+// Two keys that say the same in different ways: who sets one on the command line does not mean the file's other one.
+std::string_view other_way(std::string_view key) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPairs{
+      {{"global_batch", "global_batch_tokens"}, {"tokens", "text"}}};
+  for (const auto& [one, other] : kPairs) {
+    if (key == one) return other;
+    if (key == other) return one;
+  }
+  return "";
+}
+
+void drop_other_way(Node& mapping, std::string_view key) {
+  const auto found = std::find(mapping.keys.begin(), mapping.keys.end(), other_way(key));
+  if (found == mapping.keys.end()) return;
+  const auto at = found - mapping.keys.begin();
+  if (mapping.items[static_cast<std::size_t>(at)].file != nullptr) return;  // also from the command line
+  mapping.keys.erase(found);
+  mapping.items.erase(mapping.items.begin() + at);
+}
+
 tl::unexpected<Error> refusal(const std::string& label, std::string message, std::string hint) {
   return tl::unexpected<Error>(Error{ErrorKind::input, std::move(message), std::move(hint), label, 1, 1});
 }
@@ -81,6 +102,7 @@ Result<void> apply_setting(Node& root, const Setting& setting) {
     const std::size_t dot = path.find('.');
     key = path.substr(0, dot);
     if (key.empty()) return refusal(label, "found a key without a name", "write key.key=value, such as layout.tp=8");
+    if (dot == std::string_view::npos) drop_other_way(*node, key);
     node = &child(*node, key);
     if (dot == std::string_view::npos) break;
     path.remove_prefix(dot + 1);

@@ -23,8 +23,9 @@ struct Setting {
   std::string option;  // what the user wrote on the command line; empty: --set and the text
 };
 
-// Mappings on the way that are missing are made. Where a catalog name stands (model, cluster, stack, node, device) and
-// a key below it is set, the name becomes the mapping's `base`.
+// What the file says in another way (tokens and text, global_batch and global_batch_tokens) goes. Mappings on the way
+// that are missing are made. Where a catalog name stands (model, cluster, stack, node, device) and a key below it is
+// set, the name becomes the mapping's `base`.
 Result<void> apply_setting(Node& root, const Setting& setting);
 
 }  // namespace twinpod::spec

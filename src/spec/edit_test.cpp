@@ -24,6 +24,21 @@ TEST(Edit, ValueIsReplaced) {
   EXPECT_EQ(edited("layout: {tp: 1, pp: 2}", "layout.tp=8").find("layout")->find("pp")->scalar, "2");
 }
 
+TEST(Edit, OtherWayToSayItGoesFromTheFile) {
+  const Node data = *edited("data: {text: [docs], evaluation_share: 0.1}", "data.tokens=mine").find("data");
+  EXPECT_EQ(data.find("text"), nullptr);
+  EXPECT_EQ(data.find("tokens")->scalar, "mine");
+  EXPECT_EQ(data.find("evaluation_share")->scalar, "0.1");
+  EXPECT_EQ(edited("training: {global_batch: 8}", "training.global_batch_tokens=4096").find("training")->keys.size(),
+            1U);
+}
+
+TEST(Edit, BothWaysOnTheCommandLineStay) {
+  Node root = edited("data: {}", "data.text=[docs]");
+  ASSERT_TRUE(apply_setting(root, "data.tokens=mine"));
+  EXPECT_EQ(root.find("data")->keys.size(), 2U);
+}
+
 TEST(Edit, MissingMappingsAreMade) {
   EXPECT_EQ(edited("model: x", "cluster.scale_out.bandwidth=25 GB/s")
                 .find("cluster")

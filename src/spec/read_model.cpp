@@ -129,6 +129,18 @@ void check_experts(const Node& node, Context& context, const Model& model) {
   }
 }
 
+// What followed from other figures in the base follows from the new ones, unless it is written too.
+void follow(const Node& node, const Model& base, Model& model) {
+  const Node* const written = node.find("attention");
+  const auto writes = [&](std::string_view key) { return written != nullptr && written->find(key) != nullptr; };
+  const Attention& before = base.attention;
+  Attention& a = model.attention;
+  if (before.kv_heads == before.heads && !writes("kv_heads")) a.kv_heads = a.heads;
+  const bool shares = before.heads * before.head_dim == base.hidden && a.heads > 0 && model.hidden % a.heads == 0;
+  if (shares && before.kv_rank == 0 && !writes("head_dim")) a.head_dim = model.hidden / a.heads;
+  if (base.ffn == 4 * base.hidden && node.find("ffn") == nullptr) model.ffn = 4 * model.hidden;
+}
+
 }  // namespace
 
 void read_model_fields(const Node& node, Context& context, Model& model) {
@@ -169,8 +181,10 @@ void resolve_model(const Node& node, Context& context, const Catalog& catalog, M
     if (const Node* base = node.find("base")) resolve_model(*base, context, catalog, model, depth + 1);
     model.entry.clear();  // what the job writes is no longer what the catalog holds
     model.published_parameters = 0;
+    const Model before = model;
     if (node.find("model_type") != nullptr) read_hugging_face_fields(node, context, model);
     read_model_fields(node, context, model);
+    if (node.find("base") != nullptr && !context.failed()) follow(node, before, model);
     return complete_model(node, context, model);
   }
   if (node.kind != Node::Kind::scalar) {

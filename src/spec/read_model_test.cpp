@@ -60,6 +60,18 @@ TEST(ReadModel, BaseIsChangedByWhatIsWritten) {
   EXPECT_EQ(model.published_parameters, 0);
 }
 
+TEST(ReadModel, WhatFollowedInTheBaseFollowsFromWhatIsWritten) {
+  const Model wide = accepted("base: tiny\nhidden: 96\nattention: {heads: 6}\n");
+  EXPECT_EQ(wide.attention.kv_heads, 6);
+  EXPECT_EQ(wide.attention.head_dim, 16);
+  EXPECT_EQ(wide.ffn, 384);
+  EXPECT_EQ(accepted("base: tiny\nattention: {heads: 8}\n").attention.head_dim, 8);
+  const Model own = accepted("base: tiny\nhidden: 128\nffn: 200\nattention: {kv_heads: 2, head_dim: 16}\n");
+  EXPECT_EQ(own.attention.kv_heads, 2);
+  EXPECT_EQ(own.attention.head_dim, 16);
+  EXPECT_EQ(own.ffn, 200);
+}
+
 TEST(ReadModel, UnknownNameIsRefusedWhereItStands) {
   const Error error = refused("tinny");
   EXPECT_EQ(to_string(error),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "core/nearest.hpp"
@@ -32,6 +33,46 @@ std::string printable(std::string_view text) {
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
   const std::string nearest = nearest_name(name, known);
   return nearest.empty() ? "" : "did you mean `" + nearest + "`?";
+}
+
+struct Elsewhere {
+  std::string_view names;  // with a blank on either side
+  std::string_view path;
+};
+
+// Shape and batch, by the names that they have in other programs, and in the wrong mapping: edit distance finds
+// neither.
+constexpr std::array kElsewhere = {
+    Elsewhere{" layers n_layer n_layers num_layers num_hidden_layers depth ", "model.layers"},
+    Elsewhere{" hidden hidden_size n_embd d_model dim width embedding_size ", "model.hidden"},
+    Elsewhere{" ffn ffn_hidden_size intermediate_size n_inner d_ff ", "model.ffn"},
+    Elsewhere{" vocab vocab_size vocabulary ", "model.vocab"},
+    Elsewhere{" heads n_head n_heads num_heads num_attention_heads ", "model.attention.heads"},
+    Elsewhere{" kv_heads n_kv_heads num_key_value_heads num_kv_heads num_query_groups ", "model.attention.kv_heads"},
+    Elsewhere{" head_dim ", "model.attention.head_dim"},
+    Elsewhere{" micro_batch micro_batch_size ", "layout.micro_batch"},
+    Elsewhere{" tp tensor_parallel ", "layout.tp"},
+    Elsewhere{" pp pipeline_parallel ", "layout.pp"},
+    Elsewhere{" dp data_parallel ", "layout.dp"},
+    Elsewhere{" zero ", "layout.zero"},
+    Elsewhere{" global_batch batch batch_size global_batch_size ", "training.global_batch"},
+    Elsewhere{" sequence seq seq_len seq_length sequence_length block_size context_length ", "training.sequence"},
+    Elsewhere{" steps max_steps iterations train_iters ", "training.steps"},
+    Elsewhere{" learning_rate lr ", "training.learning_rate"},
+    Elsewhere{" precision dtype ", "training.precision"},
+    Elsewhere{" seed ", "training.seed"},
+};
+
+// The path below `what`, and from the job on where that is another mapping: `attention.heads`, `layout.micro_batch`.
+std::string meant_elsewhere(std::string_view what, std::string_view name) {
+  const bool of_job = what == "the job" || what == "model" || what == "training" || what == "layout";
+  if (!of_job) return "";
+  for (const Elsewhere& one : kElsewhere) {
+    if (one.names.find(fmt::format(" {} ", name)) == std::string_view::npos) continue;
+    const bool below = one.path.starts_with(what) && one.path[what.size()] == '.';
+    return fmt::format("did you mean `{}`?", below ? one.path.substr(what.size() + 1) : one.path);
+  }
+  return "";
 }
 
 // Hand-made nodes have no place; the first line is the best that can be said of them.
@@ -242,8 +283,9 @@ void Reader::finish() {
   for (std::size_t i = 0; i < node_.keys.size(); ++i) {
     const std::string& key = node_.keys[i];
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    const std::string elsewhere = meant_elsewhere(what_, key);
     context_.refuse_key(node_.items[i], fmt::format("{} has no key `{}`", what_, printable(key)),
-                        suggestion(key, known_));
+                        elsewhere.empty() ? suggestion(key, known_) : elsewhere);
     return;
   }
 }

@@ -184,6 +184,24 @@ TEST(Reader, UnknownKeyThatIsNearNothingListsWhatIsKnown) {
   EXPECT_EQ(error.hint, "known: tp");
 }
 
+TEST(Reader, KeyThatStandsElsewhereIsNamedByItsPath) {
+  const auto hint_of = [](const std::string& what, const std::string& key) {
+    const Node root = *parse_yaml(key + ": 8", "t.yaml");
+    Context context("t.yaml");
+    Reader reader(root, context, what);
+    for (const char* known : {"max_sequence", "mtp_layers", "hidden"}) reader.take(known);
+    reader.finish();
+    return context.error().hint;
+  };
+  EXPECT_EQ(hint_of("model", "heads"), "did you mean `attention.heads`?");
+  EXPECT_EQ(hint_of("model", "num_layers"), "did you mean `layers`?");
+  EXPECT_EQ(hint_of("model", "sequence"), "did you mean `training.sequence`?");
+  EXPECT_EQ(hint_of("training", "micro_batch"), "did you mean `layout.micro_batch`?");
+  EXPECT_EQ(hint_of("the job", "steps"), "did you mean `training.steps`?");
+  EXPECT_EQ(hint_of("model", "hiden"), "did you mean `hidden`?");
+  EXPECT_EQ(hint_of("device", "heads"), "known: max_sequence, mtp_layers, hidden");
+}
+
 TEST(Reader, FirstErrorIsKept) {
   const Error error = error_of("a: x\nb: y\n", [](Reader& reader) {
     int value = 0;

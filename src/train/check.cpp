@@ -9,8 +9,8 @@ namespace {
 
 struct Refusal {
   bool holds = false;
-  const char* what = "";
-  const char* hint = "";
+  std::string what;
+  std::string hint;
 };
 
 Result<void> first_of(std::initializer_list<Refusal> list) {
@@ -40,6 +40,18 @@ Result<void> check_model(const spec::Model& m) {
   });
 }
 
+// A rank has whole heads, whole key and value heads, and as many columns of the MLP as the others.
+Result<void> check_tensor_parallel(const spec::Job& job) {
+  const spec::Model& m = job.model;
+  const int tp = job.layout.tp;
+  int works = tp;
+  while (m.attention.heads % works != 0 || m.attention.kv_heads % works != 0 || m.ffn % works != 0) --works;
+  if (works == tp) return {};
+  return infeasible(fmt::format("train: tp {} does not divide heads {}, kv_heads {} and ffn {}", tp, m.attention.heads,
+                                m.attention.kv_heads, m.ffn),
+                    fmt::format("try tp {}", works));
+}
+
 Result<void> check_layout(const spec::Job& job) {
   const spec::Layout& l = job.layout;
   const bool runs = l.schedule == spec::Schedule::gpipe || l.schedule == spec::Schedule::one_f_one_b ||
@@ -57,10 +69,10 @@ Result<void> check_layout(const spec::Job& job) {
       {p != spec::Precision::fp32 && p != spec::Precision::bf16, "precisions are fp32 and bf16 here", "fp32"},
       {job.training.optimizer == spec::Optimizer::adafactor, "optimizers are adam, sgd_momentum and sgd here", "adam"},
       {job.training.pure_low_precision, "master copies are fp32 here", "without pure_low_precision"},
-      {job.model.attention.kv_heads % l.tp != 0, "tp must divide kv_heads", ""},
-      {job.model.attention.heads % l.tp != 0 || job.model.ffn % l.tp != 0, "tp must divide heads and ffn", ""},
       {l.sequence_parallel && (static_cast<long>(l.micro_batch) * job.training.sequence) % l.tp != 0,
-       "sequence parallelism: tp must divide the tokens of a micro-batch", ""},
+       fmt::format("sequence parallelism: tp {} does not divide the {} tokens of a micro-batch", l.tp,
+                   static_cast<long>(l.micro_batch) * job.training.sequence),
+       "sequence_parallel false"},
   });
 }
 
@@ -72,6 +84,7 @@ Result<void> check(const spec::Job& job) {
   }
   if (Result<void> fits = check_model(job.model); !fits) return fits;
   if (Result<void> fits = check_layout(job); !fits) return fits;
+  if (Result<void> fits = check_tensor_parallel(job); !fits) return fits;
   return layout::check(job);
 }
 

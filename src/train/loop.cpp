@@ -222,8 +222,8 @@ Result<StepNote> one_step(Run<T>& run, int step) {
   const Result<StepResult> done = run_step(rank, own);
   if (!done) return tl::unexpected(done.error());
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
-    return not_finite(run, fmt::format("step {}: the loss is {}, the norm of the gradients {}; samples {}", step + 1,
-                                       done->loss, done->gradient_norm, samples_text(run.samples, step)));
+    return not_finite(run, fmt::format("step {}: the loss is {:.6g}, the norm of the gradients {:.6g}; samples {}",
+                                       step + 1, done->loss, done->gradient_norm, samples_text(run.samples, step)));
   }
   if (measures_scale) {
     if (Result<void> scale = measure_scale(run, done->seconds); !scale) return tl::unexpected(scale.error());

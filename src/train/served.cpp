@@ -160,7 +160,7 @@ Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
   ++seat.optimized;
   const double parts = divided_by(team.run.choice);
   if (!std::isfinite(done->loss) || !std::isfinite(done->gradient_norm)) {
-    return infeasible(fmt::format("train: worker {}, step {}: the loss is {}, the norm of the gradients {}",
+    return infeasible(fmt::format("train: worker {}, step {}: the loss is {:.6g}, the norm of the gradients {:.6g}",
                                   team.client.place, step + 1, parts * done->loss, parts * done->gradient_norm),
                       kCalmer);
   }

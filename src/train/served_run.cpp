@@ -19,6 +19,7 @@
 #include "train/evaluation.hpp"
 #include "train/served.hpp"
 #include "train/served_board.hpp"
+#include "train/served_stopped.hpp"
 
 namespace twinpod::train {
 namespace {
@@ -397,10 +398,12 @@ Result<ServedResult> run_with(const spec::Job& job, const data::Samples& samples
   if (!stage) return tl::unexpected(stage.error());
   Chronicle chronicle{.stage = *stage,
                       .reached = std::vector<std::int64_t>(static_cast<std::size_t>(choice.workers), -1)};
+  StoppedProcesses stopped(settings.timeout_s / 3);
   const Result<ps::LaunchReport> launched = ps::launch(
       stage->options, [&](ps::Client& client) { return be_worker<T>(*stage, client); },
       [&](const std::vector<ps::Process>& alive) {
         take_note(chronicle, false);
+        stopped.look(alive);
         if (settings.watch) settings.watch(alive, done_by_all(chronicle) + 1);
       });
   if (!launched) return tl::unexpected(launched.error());
