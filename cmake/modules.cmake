@@ -70,7 +70,7 @@ endif()
 precompiled(tests OPTIONS ${TWINPOD_TEST_OPTIONS} HEADERS <gtest/gtest.h> LINKS GTest::gtest)
 
 # batched(NAME TESTS out): files that hold the module's tests, eight in each at most, so that the headers are read once for
-# all of them: a build of the tests takes half of the time. There, each test file's namespace is one of its own, and its
+# all of them: the tests build in little more than half of the time. There, each test file's namespace is one of its own, and its
 # names need not differ from the others'. A file that declares more than its own, unnamed namespace stays by itself.
 function(batched name tests out)
   if(NOT TWINPOD_SHORTCUTS)
