@@ -9,7 +9,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 else()
   # gcc 12 warns of overlapping copies inside its own std::string: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
   target_compile_options(twinpod_flags INTERFACE -Wno-restrict)
-  if(TWINPOD_PRECOMPILES)
+  if(TWINPOD_SHORTCUTS)
     # And of more inside it when it comes precompiled.
     target_compile_options(twinpod_flags INTERFACE -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds)
   endif()
