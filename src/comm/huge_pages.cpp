@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "comm/wait.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kTooLongNs = 50'000'000;  // for one: memory is short or in pieces, so it is not worth while
 constexpr std::size_t kLaterBy = 4;
+constexpr int kTries = 3;  // the kernel itself may hold a page for a moment
 
 }  // namespace
 
@@ -49,7 +51,9 @@ bool HugePages::is_due(Page& page, std::size_t bytes) {
 void HugePages::make_huge(std::uintptr_t first, std::size_t count) {
   if (count == 0) return;
   const std::int64_t start = now_ns();
-  madvise(reinterpret_cast<void*>(first * kBytes), count * kBytes, MADV_COLLAPSE);  // NOLINT: an address that we got
+  auto* const memory = reinterpret_cast<void*>(first * kBytes);  // NOLINT: an address that we got
+  int tries = kTries;
+  while (madvise(memory, count * kBytes, MADV_COLLAPSE) != 0 && errno == EAGAIN && --tries > 0) continue;
   gave_up_ = now_ns() - start > static_cast<std::int64_t>(count) * kTooLongNs;
 }
 

@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <cstdlib>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <string>
 
 namespace twinpod::comm {
 namespace {
+
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
 
 // Kilobytes of huge pages in the mapping that holds the address; -1 if the kernel does not say.
 long huge_kilobytes(const void* address) {
@@ -31,14 +33,16 @@ struct Mapping {
   static constexpr std::size_t kSize = 4 * HugePages::kBytes;
   std::byte* all =
       static_cast<std::byte*>(mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  Mapping() {
-    madvise(all, kSize, MADV_NOHUGEPAGE);
-    std::memset(all, 7, kSize);
-    madvise(all, kSize, MADV_HUGEPAGE);
-  }
+  Mapping() { fill(all, kSize); }
   ~Mapping() { munmap(all, kSize); }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
+  // Touched for the first time in small pages.
+  static void fill(std::byte* memory, std::size_t bytes) {
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    std::memset(memory, 7, bytes);
+    madvise(memory, bytes, MADV_HUGEPAGE);
+  }
   std::byte* page() const {  // the first whole one
     const auto begin = reinterpret_cast<std::uintptr_t>(all);
     return all + (HugePages::kBytes - begin % HugePages::kBytes) % HugePages::kBytes;
@@ -47,7 +51,8 @@ struct Mapping {
 
 TEST(HugePages, MemoryThatIsMovedAgainAndAgainGetsThemAndKeepsItsBytes) {
   const Mapping mapping;
-  if (madvise(mapping.page() + HugePages::kBytes, HugePages::kBytes, 25) != 0) GTEST_SKIP() << "no huge pages here";
+  if (madvise(mapping.page() + HugePages::kBytes, HugePages::kBytes, kCollapse) != 0)
+    GTEST_SKIP() << "no huge pages here";
   const long before = huge_kilobytes(mapping.page());
   HugePages pages;
   for (std::size_t i = 1; i < HugePages::kFirst; ++i) pages.moved(mapping.page(), HugePages::kBytes);
@@ -59,7 +64,8 @@ TEST(HugePages, MemoryThatIsMovedAgainAndAgainGetsThemAndKeepsItsBytes) {
 
 TEST(HugePages, PartsOfAPageCountTogether) {
   const Mapping mapping;
-  if (madvise(mapping.page() + HugePages::kBytes, HugePages::kBytes, 25) != 0) GTEST_SKIP() << "no huge pages here";
+  if (madvise(mapping.page() + HugePages::kBytes, HugePages::kBytes, kCollapse) != 0)
+    GTEST_SKIP() << "no huge pages here";
   const long before = huge_kilobytes(mapping.page());
   HugePages pages;
   for (std::size_t i = 0; i < 2 * HugePages::kFirst; ++i) {
@@ -69,9 +75,20 @@ TEST(HugePages, PartsOfAPageCountTogether) {
   EXPECT_EQ(huge_kilobytes(mapping.page()), before + 2048);
 }
 
-TEST(HugePages, MemoryThatIsNotThereDoesNoHarm) {
+// Freed memory is given to somebody else at the same address.
+TEST(HugePages, MemoryThatTookThePlaceOfOtherGetsThemLater) {
+  const Mapping mapping;
+  if (madvise(mapping.page() + HugePages::kBytes, HugePages::kBytes, kCollapse) != 0)
+    GTEST_SKIP() << "no huge pages here";
+  const long before = huge_kilobytes(mapping.page());
   HugePages pages;
-  for (int i = 0; i < 1000; ++i) pages.moved(reinterpret_cast<void*>(HugePages::kBytes * 5), HugePages::kBytes);
+  for (std::size_t i = 0; i < HugePages::kFirst; ++i) pages.moved(mapping.page(), HugePages::kBytes);
+  ASSERT_EQ(huge_kilobytes(mapping.page()), before + 2048);
+  madvise(mapping.page(), HugePages::kBytes, MADV_DONTNEED);
+  Mapping::fill(mapping.page(), HugePages::kBytes);
+  ASSERT_EQ(huge_kilobytes(mapping.page()), before);
+  for (std::size_t i = 0; i < 4 * HugePages::kFirst; ++i) pages.moved(mapping.page(), HugePages::kBytes);
+  EXPECT_EQ(huge_kilobytes(mapping.page()), before + 2048);
 }
 
 }  // namespace
