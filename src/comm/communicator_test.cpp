@@ -136,5 +136,30 @@ TEST(Communicator, BetweenProcessesEveryVerbIsRightInEveryKindOfMemory) {
   }
 }
 
+// After some calls its pages become huge (huge_pages.hpp).
+TEST(Communicator, OrdinaryMemoryThatIsUsedAgainAndAgainStaysRight) {
+  const Result<std::string> answer =
+      run_processes(2, {.timeout_s = 20}, [](Communicator& world) -> Result<std::string> {
+        constexpr std::size_t kCount = 1'300'003;
+        std::vector<float> input(kCount);
+        std::vector<float> output(kCount);
+        for (int round = 0; round < 40; ++round) {
+          for (std::size_t i = 0; i < kCount; ++i) {
+            input[i] =
+                static_cast<float>(rank_of(world)) + static_cast<float>((i + static_cast<std::size_t>(round)) % 1000);
+          }
+          const Call call{.input = input.data(), .output = output.data(), .count = kCount};
+          if (Result<void> done = run(world, call); !done) return tl::unexpected(done.error());
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const auto expected = static_cast<float>(1 + 2 * ((i + static_cast<std::size_t>(round)) % 1000));
+            if (output[i] != expected) return infeasible(fmt::format("round {}: {} at {}", round, output[i], i));
+          }
+        }
+        return std::string("right");
+      });
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(*answer, "right");
+}
+
 }  // namespace
 }  // namespace twinpod::comm

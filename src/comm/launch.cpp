@@ -38,7 +38,7 @@ void fill_world(World& world, const Segment& segment, int rank, const Options& o
   plan_fault(world);
   if (segment.arena_bytes > 0) world.free_memory[0] = segment.arena_bytes;
   world.may_reach = options.kernel_copies && !segment.one_process && may_reach(getppid(), segment.base);
-  world.transport = local_transport(segment, rank, world.may_reach);
+  world.transport = local_transport(segment, rank, world.may_reach, &world.huge_pages);
 }
 
 void note_end(RankState& state, const Error* error) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/copy.hpp"
+#include "comm/huge_pages.hpp"
 #include "comm/pickup.hpp"
 #include "comm/reach.hpp"
 #include "comm/shared.hpp"
@@ -72,6 +73,7 @@ struct Local {
   std::vector<Incoming> incoming;
   bool moved = false;
   bool may_reach = false;
+  HugePages* huge_pages = nullptr;
 };
 
 void copy_out(const Channel& channel, std::uint32_t at, std::byte* to, std::size_t bytes) {
@@ -177,6 +179,12 @@ void help(const Local& local, Pickup& pickup, const Message& message) {
   });
 }
 
+// The other end has copied, or has helped to copy, what lies in this rank's memory.
+void note_moved(const Local& local, const Message& message) {
+  const bool remote = local.may_reach && !is_shared(local.segment, message.data, message.bytes);
+  if (remote && local.huge_pages != nullptr) local.huge_pages->moved(message.data, message.bytes);
+}
+
 void progress_sends(Local& local, int peer) {
   Outgoing& out = local.outgoing[static_cast<std::size_t>(peer)];
   if (out.queue.empty() && out.untaken.empty()) return;
@@ -196,6 +204,7 @@ void progress_sends(Local& local, int peer) {
     if (pickup.taken.load(std::memory_order_acquire) == 0) return false;
     out.used_slots &= ~(std::uint64_t{1} << message->slot);
     local.moved = true;
+    note_moved(local, *message);
     message->done.store(true, std::memory_order_release);
     return true;
   });
@@ -207,6 +216,7 @@ void finish_pickups(Local& local, Incoming& in) {
   std::erase_if(in.picked_up, [&](const PickedUp& one) {
     if (one.pickup->copied.load(std::memory_order_acquire) < num_blocks(one.message->bytes)) return false;
     one.pickup->taken.store(1, std::memory_order_release);
+    note_moved(local, *one.message);
     one.message->done.store(true, std::memory_order_release);
     local.moved = true;
     return true;
@@ -405,11 +415,12 @@ void close(void* state) { delete static_cast<Local*>(state); }
 
 }  // namespace
 
-Transport local_transport(const Segment& segment, int rank, bool may_reach) {
+Transport local_transport(const Segment& segment, int rank, bool may_reach, HugePages* huge_pages) {
   auto local = std::make_unique<Local>();
   local->segment = segment;
   local->rank = rank;
   local->may_reach = may_reach;
+  local->huge_pages = huge_pages;
   local->outgoing.resize(static_cast<std::size_t>(segment.ranks));
   local->incoming.resize(static_cast<std::size_t>(segment.ranks));
   return {local.release(), post, progress, rest, take_back, close};

@@ -164,10 +164,14 @@ void push(Reach& reach) {
   }
 }
 
+bool pushes_parts(const Reach& reach) {
+  return reach.call.verb == Verb::all_gather && reach.call.count * reach.size > reach.block;
+}
+
 void pull(Reach& reach) {
   const Call& call = reach.call;
   const std::size_t part = call.count * reach.size;
-  if (call.verb == Verb::all_gather && part > reach.block) return push(reach);
+  if (pushes_parts(reach)) return push(reach);
   const std::size_t own = static_cast<std::size_t>(reach.rank()) * part;
   auto* const output = static_cast<std::byte*>(call.output);
   if (call.verb == Verb::scatter) return reach.fetch(call.root, own, output, part);
@@ -178,6 +182,38 @@ void pull(Reach& reach) {
   }
   arrive(reach);
   reach.fetch(reach.rank(), call.verb == Verb::all_to_all ? own : 0, output + own, part);
+}
+
+// What the others have read and written of this rank's memory.
+void note_moved(const Reach& reach) {
+  const Call& call = reach.call;
+  const bool is_root = reach.rank() == call.root;
+  const std::size_t part = call.count * reach.size;
+  const std::size_t parts = static_cast<std::size_t>(reach.ranks()) * part;
+  const auto reads = [&](std::size_t bytes) {
+    if (!reach.entry(reach.rank()).buffers.input_shared) reach.communicator.world->huge_pages.moved(call.input, bytes);
+  };
+  const auto writes = [&](std::size_t bytes) {
+    if (!reach.entry(reach.rank()).buffers.output_shared)
+      reach.communicator.world->huge_pages.moved(call.output, bytes);
+  };
+  switch (call.verb) {
+    case Verb::all_reduce:
+      reads(part);
+      return writes(part);
+    case Verb::reduce:
+      return is_root ? writes(part) : reads(part);
+    case Verb::broadcast:
+      return is_root ? reads(part) : writes(part);
+    case Verb::all_gather:
+      return pushes_parts(reach) ? writes(parts) : reads(part);
+    case Verb::gather:
+      return is_root ? void() : reads(part);
+    case Verb::scatter:
+      return is_root ? reads(parts) : void();
+    default:
+      return reads(parts);
+  }
 }
 
 }  // namespace
@@ -207,6 +243,7 @@ Waited run_remote(Communicator& communicator, const Call& call) {
   }
   if (!reach.arrived) arrive(communicator);
   const Waited waited = await_others(communicator);
+  if (waited == Waited::reached) note_moved(reach);
   return waited == Waited::reached && reach.failed ? Waited::aborted : waited;
 }
 

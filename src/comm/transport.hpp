@@ -46,7 +46,9 @@ struct Transport {
 };
 
 struct Segment;
-// may_reach: the kernel lets the ranks read each other's memory.
-Transport local_transport(const Segment& segment, int rank, bool may_reach);
+class HugePages;
+// may_reach: the kernel lets the ranks read each other's memory. huge_pages: who is told what it has moved, if anybody;
+// must outlive the transport.
+Transport local_transport(const Segment& segment, int rank, bool may_reach, HugePages* huge_pages = nullptr);
 
 }  // namespace twinpod::comm

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/copy.hpp"
+#include "comm/huge_pages.hpp"
 #include "comm/recording.hpp"
 #include "comm/shared.hpp"
 #include "comm/transport.hpp"
@@ -28,6 +29,7 @@ struct World {
   Patience patience;
   bool local = false;
   bool may_reach = false;      // the memory of other ranks, through the kernel
+  HugePages huge_pages;        // of this rank, if others reach it
   Segment segment;             // if local
   RankState* state = nullptr;  // in the segment if local
   std::atomic<std::uint32_t> never_aborts = 0;
