@@ -159,7 +159,8 @@ from_peers() {  # from_peers RANKS LOST FLAG...
   setsid "$program" train "$job" --ranks "$ranks" --steps 1000000 --decay constant --deterministic --checkpoint-every 2 --set "checkpoint.store=$tiers" "$@" \
     >/dev/null 2>"$scratch/err" </dev/null &
   job_process=$!
-  newer() { folder=$(of_peers "$ranks-$lost") && compgen -G "$folder/rank-00000/checkpoint-*/manifest.json" | grep -qv 'checkpoint-00000[123]/'; }
+  # Found once: a manifest is there for a moment only.
+  newer() { [[ -n $folder ]] || folder=$(of_peers "$ranks-$lost") && compgen -G "$folder/rank-00000/checkpoint-*/manifest.json" | grep -qv 'checkpoint-00000[123]/'; }
   wait_until newer
   kill -9 -- "-$job_process"
   wait "$job_process" 2>/dev/null
