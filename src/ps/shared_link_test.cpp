@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "ps/link.hpp"
 
@@ -61,10 +63,10 @@ TEST(PsSharedLink, APushIsKeptUntilNobodyReadsIt) {
   const std::shared_ptr<Values> gradient = gradient_in(pair.worker, 2.5F);
   send_push(pair.worker, payload_of(gradient));
   Message push = received(pair);
-  const Payload kept = push.payload;
+  Payload kept = push.payload;
   push = {};
   EXPECT_EQ(uses_left(pair, gradient), 2);
-  const_cast<Payload&>(kept) = {};
+  kept = {};
   EXPECT_EQ(uses_left(pair, gradient), 1);
 }
 
