@@ -176,6 +176,25 @@ check "refuses more hosts than workers" refuses 2 "one on each host" --servers 1
 check "refuses a host without servers" refuses 2 "--servers" --host 1
 check "refuses a fault without servers" refuses 2 "--servers" --fault kill:server:2@3
 
+measures() {  # a rate on a busy machine says little: that it is measured, and all of it
+  timeout 60 "$program" bench ps --bytes 2MiB --rounds 1 --json >"$scratch/bench.json" </dev/null &&
+    timeout 60 "$program" bench ps --bytes 256KiB --rounds 1 >"$scratch/bench.txt" </dev/null && python3 -c 'import json, sys
+bench = json.load(open(sys.argv[1]))
+rows = [(row["server"], row["bytes"], row["shards"]) for row in bench["rows"]]
+assert rows == [(s, 2 << 20, n) for s in ("keeps", "adds", "sgd", "adamw") for n in (1, 2)], rows
+for row in bench["rows"]:
+    assert abs(row["exchange_bytes_per_s"] * row["exchange_s"] / (4 << 20) - 1) < 1e-6, row
+    assert abs(row["registered_ratio"] * row["registered_bytes_per_s"] / row["exchange_bytes_per_s"] - 1) < 1e-6, row
+    assert abs(row["ordinary_ratio"] * row["ordinary_bytes_per_s"] / row["exchange_bytes_per_s"] - 1) < 1e-6, row
+assert [one["shards"] for one in bench["small_updates"]] == [1, 64] and all(
+    one["updates_per_s"] > 1000 for one in bench["small_updates"]), bench["small_updates"]
+text = open(sys.argv[2]).read()
+assert text.count("0.25 MiB") == 4 == text.count("\n  ") - 3, text' "$scratch/bench.json" "$scratch/bench.txt"
+}
+check "bench ps measures" measures
+refuses_small() { "$program" bench ps --bytes 5 2>&1 | grep -q "at least 64 KiB"; }
+check "bench ps refuses a small size" refuses_small
+
 check "nothing is left in /dev/shm" test "$(shm_files)" == "$before"
 check "no process is left" test -z "$(pgrep -f -- "train $job")"
 finish_checks

@@ -1,4 +1,4 @@
-// twinpod bench: how fast this machine communicates.
+// twinpod bench: how fast this machine is, and how fast it communicates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "cli/bench_expect.hpp"
 #include "cli/bench_machine.hpp"
 #include "cli/bench_peers.hpp"
+#include "cli/bench_ps.hpp"
 #include "cli/bench_store.hpp"
 #include "cli/command.hpp"
 #include "cli/values.hpp"
@@ -49,7 +50,10 @@ constexpr std::array kFlags = {
     Flag{"output", "FILE", "machine: where to write the cluster file, for --on FILE of the other commands", "", "o"},
     Flag{"disk", "FOLDER", "machine: where to measure the disk (default: here)", ""},
     Flag{"quick", "", "machine: fewer shapes and sizes", ""},
-    Flag{"rounds", "N", "store: measure so often, in turn with fio; the best counts (default 5)", ""},
+    Flag{
+        "rounds", "N",
+        "store: measure so often, in turn with fio; the best counts (default 5). ps: in turn with messages (default 3)",
+        ""},
 };
 
 // The name of a flag's value in a table.
@@ -267,23 +271,26 @@ Result<std::string> bench_comm(const Arguments& arguments) {
 Result<std::string> bench(const Arguments& arguments) {
   if (arguments.words == std::vector<std::string>{"comm"}) return bench_comm(arguments);
   if (arguments.words == std::vector<std::string>{"machine"}) return bench_machine(arguments);
+  if (arguments.words == std::vector<std::string>{"ps"}) return bench_ps(arguments);
   if (!arguments.words.empty() && arguments.words.front() == "store") return bench_store(arguments);
-  return input_error("bench takes what to measure: comm, machine or store",
-                     "twinpod bench comm --ranks 4, twinpod bench machine -o here.yaml, or twinpod bench store DIR");
+  return input_error(
+      "bench takes what to measure: comm, machine, ps or store",
+      "twinpod bench comm --ranks 4, twinpod bench machine -o here.yaml, twinpod bench ps, or twinpod bench store DIR");
 }
 
 }  // namespace
 
 const Command kBench = {
     "bench",
-    "comm | machine | store DIR [flags]",
-    "how fast ranks communicate here, beside other libraries; this machine as a cluster file; how fast "
-    "checkpoints are saved and loaded",
+    "comm | machine | ps | store DIR [flags]",
+    "how fast ranks communicate here, beside other libraries; this machine as a cluster file; how fast a parameter "
+    "server is; how fast checkpoints are saved and loaded",
     "twinpod bench comm --ranks 4\n"
     "twinpod bench comm --verb all_reduce --bytes 8..256MiB --against openmpi,gloo\n"
     "mpirun -n 64 twinpod bench comm --json\n"
     "twinpod bench machine -o here.yaml\n"
     "twinpod bench comm --on here.yaml\n"
+    "twinpod bench ps --bytes 16MiB\n"
     "twinpod bench store runs/ --bytes 4GiB --ranks 2\n",
     kFlags,
     bench};

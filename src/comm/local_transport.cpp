@@ -200,7 +200,7 @@ void progress_sends(Local& local, int peer) {
   }
   std::erase_if(out.untaken, [&](Message* message) {
     Pickup& pickup = channel.pickups[message->slot];
-    help(local, pickup, *message);
+    if (message->helps) help(local, pickup, *message);
     if (pickup.taken.load(std::memory_order_acquire) == 0) return false;
     out.used_slots &= ~(std::uint64_t{1} << message->slot);
     local.moved = true;

@@ -31,6 +31,13 @@ void count(ServerCounters& counters, const Message& message, std::int64_t begin_
   if (message.sent_ns > 0) counters.queued_s += static_cast<double>(begin_ns - message.sent_ns) * 1e-9;
 }
 
+void ask_all(Client& client, Outbox& out) {
+  Worker& worker = client.worker;
+  worker.arrived.clear();
+  for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) pull(worker, shard, out);
+  client.asked = true;
+}
+
 template <typename Done>
 Result<void> wait_until(Client& client, const char* what, const Done& done) {
   const std::int64_t start = comm::now_ns();
@@ -92,11 +99,13 @@ Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial
 }
 
 Result<std::vector<Arrival>> pull_all(Client& client) {
-  Outbox out;
   Worker& worker = client.worker;
-  worker.arrived.clear();
-  for (ShardId shard = 0; shard < static_cast<ShardId>(worker.shards.size()); ++shard) pull(worker, shard, out);
-  send_all(client.link, out);
+  if (!client.asked) {
+    Outbox out;
+    ask_all(client, out);
+    send_all(client.link, out);
+  }
+  client.asked = false;
   const Result<void> all = wait_until(client, "values", [&] {
     return worker.arrived.size() == worker.shards.size() || !std::isfinite(worker.norm.value);
   });
@@ -112,7 +121,7 @@ Result<std::vector<Arrival>> pull_all(Client& client) {
   return values;
 }
 
-void push_all(Client& client, const std::vector<Payload>& gradients, double rate) {
+void push_all(Client& client, const std::vector<Payload>& gradients, double rate, Then then) {
   Outbox out;
   const Compression& compression = client.options.compression;
   for (std::size_t shard = 0; shard < gradients.size(); ++shard) {
@@ -122,6 +131,7 @@ void push_all(Client& client, const std::vector<Payload>& gradients, double rate
     push(client.worker, static_cast<ShardId>(shard), std::move(payload), {compression.encoding, rate}, out);
   }
   advance(client.worker);
+  if (then == Then::pull) ask_all(client, out);
   send_all(client.link, out);
   pump(client);
   if (client.account) client.account(client);

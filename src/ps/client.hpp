@@ -5,7 +5,7 @@
 //     while (client.worker.clock < steps) {
 //       Result<std::vector<Arrival>> values = pull_all(client);    // in the order of the shards
 //       ...
-//       push_all(client, gradients, options);                      // does not wait; ends the clock
+//       push_all(client, gradients, rate, Then::pull);             // does not wait; ends the clock
 //     }
 //     Result<void> left = leave(client);
 #pragma once
@@ -30,6 +30,7 @@ struct Client {
   Link link;
   Worker worker;
   ClientOptions options = {};
+  bool asked = false;                        // for the values of the present clock, which pull_all() will wait for
   int place = 0;                             // among the workers; who comes for a dead one has its place
   std::vector<ErrorFeedback> feedback = {};  // of each shard
   std::int64_t next_tick_ns = 0;
@@ -50,9 +51,12 @@ Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial
 // comes of them.
 Result<std::vector<Arrival>> pull_all(Client& client);
 
-// One gradient for each shard; they are compressed as the options say. Then the clock moves on.
-// REQUIRES: payloads of f32, unchanged until they are acknowledged if they are not compressed.
-void push_all(Client& client, const std::vector<Payload>& gradients, double rate);
+// One gradient for each shard; they are compressed as the options say. Then the clock moves on. If a pull comes next
+// anyway it is best asked for at once: a server then answers each shard right behind its update, while the next ones
+// are still to come. The next pull_all() waits for these answers. REQUIRES: payloads of f32, unchanged until their
+// owner is let go of if they are not compressed.
+enum class Then { nothing, pull };
+void push_all(Client& client, const std::vector<Payload>& gradients, double rate, Then then = Then::nothing);
 
 Result<void> wait_for_acks(Client& client);
 Result<void> barrier(Client& client);

@@ -34,7 +34,7 @@ struct Desk {
 static_assert(sizeof(Desk) <= kDeskBytes);
 
 // The memory of a dead process is given back when nobody can be reading it any more: all have a view without it, and
-// have forgotten it.
+// have forgotten it, and servers are through with what it lent to them.
 struct Grave {
   NodeId id = kNobody;
   std::uint64_t view = 0;  // the first without it
@@ -213,9 +213,14 @@ void look_after(Launcher& launcher) {
 void clear_graves(Launcher& launcher) {
   std::uint64_t seen = launcher.controller.view.number;
   for (const auto& [node, receipt] : launcher.controller.receipts) seen = std::min(seen, receipt);
+  // What a dead server borrowed it may have been passing on, to somebody who has not forgotten it yet.
+  std::vector<NodeId> forgotten = launcher.dead;
+  for (const Grave& grave : launcher.graves) {
+    if (grave.view > seen) std::erase(forgotten, grave.id);
+  }
   std::erase_if(launcher.graves, [&](const Grave& grave) {
-    if (grave.view > seen) return false;
     const comm::Segment& segment = launcher.segment;
+    if (grave.view > seen || is_read_by_others(segment, grave.id, forgotten)) return false;
     madvise(comm::arena_of(segment, grave.id) + kDeskBytes, segment.arena_bytes - kDeskBytes, MADV_REMOVE);
     return true;
   });

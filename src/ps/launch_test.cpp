@@ -15,10 +15,12 @@
 namespace twinpod::ps {
 namespace {
 
-std::vector<Payload> ones(const std::vector<Shard>& shards) {
+// In memory that servers read where it lies, if it is large.
+std::vector<Payload> gradients_of(const Client& client, float value) {
   std::vector<Payload> gradients;
-  for (const Shard& shard : shards) {
-    gradients.push_back(payload_of(std::vector<float>(static_cast<std::size_t>(shard.count), 1)));
+  for (const Shard& shard : client.worker.shards) {
+    const auto count = static_cast<std::size_t>(shard.count);
+    gradients.push_back(payload_of(std::make_shared<const Values>(count, value, client.link.memory)));
   }
   return gradients;
 }
@@ -35,7 +37,7 @@ Result<std::string> count_up(Client& client, const std::vector<Shard>& shards, s
   while (client.worker.clock < steps) {
     const Result<std::vector<Arrival>> values = pull_all(client);
     if (!values) return tl::unexpected(values.error());
-    push_all(client, ones(shards), 0);
+    push_all(client, gradients_of(client, 1), 0, pushes % 2 == 0 ? Then::pull : Then::nothing);
     ++pushes;
   }
   const Result<std::vector<Arrival>> last = pull_all(client);
@@ -109,6 +111,41 @@ TEST(PsLaunch, TheLossOfTheOnlyCopyEndsTheJob) {
   munmap(page, 4096);
 }
 
+// A worker pushes fives and dies, which its server has only read the head of. The other worker waits until its memory
+// would have been given back, and pushes ones; who comes for the dead one pushes zeros.
+TEST(PsLaunch, WhatAWorkerPushedIsReadWhenItIsDead) {
+  LaunchOptions options = options_for("sync", 1, 2, 1);
+  constexpr NodeId kFirstReplacement = 4;
+  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  auto* const died = new (page) std::atomic<bool>(false);
+  const Result<LaunchReport> report = launch(options, [&](Client& client) -> Result<std::string> {
+    Result<void> joined = join(client, [&](ShardId shard) { return zeros(options.shards, shard); });
+    if (!joined) return tl::unexpected(joined.error());
+    if (client.place == 0 && !*died) {
+      push_all(client, gradients_of(client, 5), 0);
+      if (Result<void> all = wait_for_acks(client); !all) return tl::unexpected(all.error());
+      *died = true;
+      kill(getpid(), SIGKILL);
+    }
+    const auto pump_for = [&](int ms) {
+      for (int i = 0; i < ms; ++i, usleep(1000)) pump(client);
+    };
+    while (client.place == 1 && client.worker.view.workers.back() < kFirstReplacement) pump_for(1);
+    if (client.place == 1) pump_for(100);
+    push_all(client, gradients_of(client, static_cast<float>(client.place)), 0);
+    const Result<std::vector<Arrival>> values = pull_all(client);
+    if (!values) return tl::unexpected(values.error());
+    if (Result<void> left = leave(client); !left) return tl::unexpected(left.error());
+    std::string seen;
+    for (const Arrival& arrival : *values) seen += fmt::format("{} ", floats_of(arrival.values).back());
+    return seen;
+  });
+  munmap(page, 4096);
+  ASSERT_TRUE(report) << to_string(report.error());
+  ASSERT_EQ(report->answers.size(), 2U);
+  for (const auto& [id, answer] : report->answers) EXPECT_EQ(answer, "6 6 6 6 6 ");
+}
+
 // Kills at random, one at a time, each after the wounds of the one before have healed.
 struct Killer {
   Rng rng;
@@ -126,10 +163,10 @@ struct Killer {
 };
 
 // Each push adds 1 to all numbers, but in the first shard only to the one of its worker.
-std::vector<Payload> marked_ones(const std::vector<Shard>& shards, NodeId id) {
-  std::vector<Payload> gradients = ones(shards);
-  std::vector<float> own(static_cast<std::size_t>(shards[0].count));
-  own[static_cast<std::size_t>(id)] = 1;
+std::vector<Payload> marked_ones(const Client& client) {
+  std::vector<Payload> gradients = gradients_of(client, 1);
+  std::vector<float> own(static_cast<std::size_t>(client.worker.shards[0].count));
+  own[static_cast<std::size_t>(client.worker.id)] = 1;
   gradients[0] = payload_of(std::move(own));
   return gradients;
 }
@@ -158,7 +195,7 @@ Result<std::string> count_among_the_dying(Client& client, const std::vector<Shar
     if (own != pushes) return infeasible(fmt::format("{} of its own {} updates", own, pushes));
     if (client.worker.clock >= end) break;
     usleep(1000);
-    push_all(client, marked_ones(shards, client.worker.id), 0);
+    push_all(client, marked_ones(client), 0, Then::pull);
     ++pushes;
   }
   Result<void> left = leave(client);

@@ -11,6 +11,7 @@
 // Messages between two processes arrive in order or not at all. One thread at a time may use a link.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "comm/shared.hpp"
@@ -30,10 +31,16 @@ struct Link {
 
 // Between processes that were forked with the segment: the number of a node is its rank there. Payloads that are large
 // are copied once, from the sender's memory to the receiver's, where the kernel allows it.
-// The first bytes of a process's arena are left to the launcher.
+// Large pushes are not copied at all if they lie in the link's memory: the server reads them there, and they stay
+// there, though their worker dies, until it has. The first bytes of a process's arena are left to the launcher; then
+// comes who reads what of it.
 inline constexpr std::size_t kDeskBytes = std::size_t{1} << 18U;
+inline constexpr std::size_t kLoanBytes = std::size_t{1} << 14U;
 // `all_bytes`: of all values of the job. What the caches cannot hold goes past them.
 Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes = 0);
+
+// Whether somebody but these still reads what a process lent. REQUIRES: all have forgotten the lender.
+bool is_read_by_others(const comm::Segment& segment, NodeId lender, std::span<const NodeId> but);
 
 // Between hosts. Each process listens on its own address and knows those of the others by their numbers:
 //     tcp://10.0.0.{id}:7000   or   tcp://127.0.0.1:{port}

@@ -101,7 +101,7 @@ struct ShardState {
   std::vector<Squares> squares = {};       // in rising order
   // Shared with answers that are on their way; never changed while they are.
   std::shared_ptr<Values> values = {};
-  Payload replaced = {};         // Optimizer::replace: what was pushed stands for the values, as it came
+  Payload replaced = {};         // Optimizer::replace: what was pushed stands for the values, where it lies
   std::vector<float> mean = {};  // AdamW's, or SGD's velocity; empty without
   std::vector<float> square = {};
 };

@@ -40,9 +40,10 @@ template <typename T>
 struct Team {
   const ServedRun<T>& run;
   ps::Client& client;
-  std::vector<ps::Arrival> values = {};  // the first rank's to change, when no other reads them
-  std::int64_t clock = 0;                // of the batches
-  int part = 0;                          // of them
+  std::vector<ps::Arrival> values = {};      // the first rank's to change, when no other reads them
+  std::int64_t clock = 0;                    // of the batches
+  int part = 0;                              // of them
+  std::optional<std::int64_t> claimed = {};  // the next part, if parts are claimed
   bool goes_on = true;
   std::optional<Error> failure = {};
 };
@@ -178,14 +179,28 @@ Result<void> one_step(Seat<T>& seat, std::int64_t step, ServedStep& told) {
   return {};
 }
 
+std::int64_t clocks_of(std::int64_t steps, int local_steps) { return (steps + local_steps - 1) / local_steps; }
+
+// Whether the next clock needs values. What it works on is claimed here, if it is claimed.
+template <typename T>
+bool has_next_clock(Team<T>& team) {
+  std::int64_t next = team.client.worker.clock + 1;
+  if (team.run.claim) {
+    team.claimed = team.run.claim();
+    next = *team.claimed / team.run.choice.workers;
+  }
+  return next < clocks_of(team.run.steps, team.run.choice.local_steps);
+}
+
 template <typename T>
 void push(const Seat<T>& seat, const ServedStep& told) {
   Team<T>& team = seat.team;
-  if (team.run.choice.local_steps > 1) return ps::push_all(team.client, changes_of(seat), told.rate);
+  const ps::Then then = has_next_clock(team) ? ps::Then::pull : ps::Then::nothing;
+  if (team.run.choice.local_steps > 1) return ps::push_all(team.client, changes_of(seat), told.rate, then);
   const bool by_servers = team.run.choice.settings.mode == ps::Mode::sync;
   const double clip = by_servers ? 0 : team.run.job.training.recipe.clip;
   const double scale = clip > 0 && told.gradient_norm > clip ? clip / told.gradient_norm : 1;
-  ps::push_all(team.client, gradients_of(seat, scale), told.rate);
+  ps::push_all(team.client, gradients_of(seat, scale), told.rate, then);
 }
 
 // The steps of a clock: one, or the local ones.
@@ -209,14 +224,14 @@ Result<void> one_clock(Seat<T>& seat) {
   return {};
 }
 
-std::int64_t clocks_of(std::int64_t steps, int local_steps) { return (steps + local_steps - 1) / local_steps; }
-
 // What to work on next: false when nothing is left.
 template <typename T>
 bool choose_work(Team<T>& team) {
   const int workers = team.run.choice.workers;
   const std::int64_t own = team.client.worker.clock * workers + team.client.place;
-  const std::int64_t next = team.run.claim ? team.run.claim() : own;
+  if (team.run.claim && !team.claimed) team.claimed = team.run.claim();
+  const std::int64_t next = team.claimed.value_or(own);
+  team.claimed.reset();
   team.clock = next / workers;
   team.part = static_cast<int>(next % workers);
   return team.clock < clocks_of(team.run.steps, team.run.choice.local_steps);

@@ -1,0 +1,147 @@
+#include "ps/measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "comm/wait.hpp"
+#include "ps/launch.hpp"
+
+namespace twinpod::ps {
+namespace {
+
+constexpr double kNever = 1e9;
+
+double now_s() { return static_cast<double>(comm::now_ns()) * 1e-9; }
+
+LaunchOptions options_of(std::int64_t count, std::int64_t shards, Optimizer optimizer) {
+  LaunchOptions options{.pins = true};
+  options.settings = {.mode = Mode::async, .optimizer = optimizer};
+  options.settings.sgd.rate = options.settings.adamw.rate = 1e-3;
+  options.shards = shards_of({.counts = {count}, .most = (count + shards - 1) / shards});
+  return options;
+}
+
+std::vector<Payload> gradients_of(const Client& client) {
+  std::vector<Payload> gradients;
+  for (const Shard& shard : client.worker.shards) {
+    const auto count = static_cast<std::size_t>(shard.count);
+    gradients.push_back(payload_of(std::make_shared<const Values>(count, 1e-3F, client.link.memory)));
+  }
+  return gradients;
+}
+
+Result<void> join_with_zeros(Client& client) {
+  return join(client, [&](ShardId shard) {
+    const Shard& one = client.worker.shards[static_cast<std::size_t>(shard)];
+    return payload_of(std::vector<float>(static_cast<std::size_t>(one.count)));
+  });
+}
+
+// `body` is what a worker does between joining and leaving; its answer is a number.
+template <typename Body>
+Result<double> answer_of(const LaunchOptions& options, const Body& body) {
+  const Result<LaunchReport> report = launch(options, [&](Client& client) -> Result<std::string> {
+    if (Result<void> joined = join_with_zeros(client); !joined) return tl::unexpected(joined.error());
+    const Result<double> answer = body(client);
+    if (!answer) return tl::unexpected(answer.error());
+    if (Result<void> left = leave(client); !left) return tl::unexpected(left.error());
+    return fmt::format("{}", *answer);
+  });
+  if (!report) return tl::unexpected(report.error());
+  return std::strtod(report->answers.begin()->second.c_str(), nullptr);
+}
+
+// Seconds of the best push and pull of everything.
+Result<double> push_and_pull(Client& client, int tries) {
+  const std::vector<Payload> gradients = gradients_of(client);
+  double best = kNever;
+  for (int i = 0; i < tries; ++i) {
+    const double start = now_s();
+    push_all(client, gradients, 0, Then::pull);
+    if (const auto values = pull_all(client); !values) return tl::unexpected(values.error());
+    best = std::min(best, now_s() - start);
+  }
+  return best;
+}
+
+// Seconds of the best there and back, of buffers that are registered or not.
+Result<std::string> there_and_back(comm::Communicator& world, std::size_t bytes, bool registered, int tries) {
+  std::vector<std::byte> own(registered ? 0 : 2 * bytes, std::byte{1});
+  void* buffers[2] = {own.data(), own.data() + own.size() / 2};
+  for (void*& buffer : buffers) {
+    if (!registered) continue;
+    const Result<void*> room = comm::allocate(world, bytes);
+    if (!room) return tl::unexpected(room.error());
+    buffer = *room;
+  }
+  const int rank = comm::rank_of(world);
+  double best = kNever;
+  for (int i = 0; i < tries; ++i) {
+    const double start = now_s();
+    for (int turn = 0; turn < 2; ++turn) {
+      if (turn == rank) {
+        if (const auto sent = comm::send(world, buffers[0], bytes, 1 - rank); !sent)
+          return tl::unexpected(sent.error());
+      } else if (const auto got = comm::receive(world, buffers[1], bytes, 1 - rank); !got) {
+        return tl::unexpected(got.error());
+      }
+    }
+    best = std::min(best, now_s() - start);
+  }
+  return fmt::format("{}", best);
+}
+
+Result<double> messages(const ExchangeRequest& request, bool registered) {
+  const Result<std::string> answer = comm::run_processes(2, {}, [&](comm::Communicator& world) {
+    return there_and_back(world, static_cast<std::size_t>(request.bytes), registered, request.tries);
+  });
+  if (!answer) return tl::unexpected(answer.error());
+  return std::strtod(answer->c_str(), nullptr);
+}
+
+// Updates a second of the best of several bursts.
+Result<double> bursts(Client& client, int tries) {
+  constexpr int kClocks = 200;  // of a burst
+  const std::vector<Payload> gradients = gradients_of(client);
+  double best = 0;
+  for (int i = 0; i < tries; ++i) {
+    const double start = now_s();
+    for (int clock = 0; clock < kClocks; ++clock) push_all(client, gradients, 0);
+    if (Result<void> all = wait_for_acks(client); !all) return tl::unexpected(all.error());
+    best = std::max(best, static_cast<double>(gradients.size()) * kClocks / (now_s() - start));
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<Exchange> measure_exchange(const ExchangeRequest& request) {
+  const LaunchOptions options =
+      options_of(request.bytes / static_cast<std::int64_t>(sizeof(float)), request.shards, request.optimizer);
+  Exchange best{2 * static_cast<double>(all_bytes(options.shards)), kNever, kNever, kNever};
+  for (int round = 0; round < request.rounds; ++round) {
+    const Result<double> exchange =
+        answer_of(options, [&](Client& client) { return push_and_pull(client, request.tries); });
+    if (!exchange) return tl::unexpected(exchange.error());
+    best.exchange_s = std::min(best.exchange_s, *exchange);
+    for (const bool registered : {true, false}) {
+      const Result<double> seconds = messages(request, registered);
+      if (!seconds) return tl::unexpected(seconds.error());
+      double& place = registered ? best.registered_s : best.ordinary_s;
+      place = std::min(place, *seconds);
+    }
+  }
+  return best;
+}
+
+Result<double> measure_updates(std::int64_t shards, int tries) {
+  constexpr std::int64_t kNumbers = 8;
+  return answer_of(options_of(kNumbers * shards, shards, Optimizer::add),
+                   [&](Client& client) { return bursts(client, tries); });
+}
+
+}  // namespace twinpod::ps
