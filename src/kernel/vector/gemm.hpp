@@ -78,22 +78,29 @@ struct Registers {
   V sums[kTileRows<V>][kTileVectors<V>];
 };
 
+// Element (i, x) of a sliver of a is at [i * row + x * step].
+struct Steps {
+  std::int64_t row, step;
+};
+
+// a and b end behind what was multiplied.
 template <typename V>
-TWINPOD_INLINE void multiply_slivers(std::int64_t depth, const float* a, const float* b, Registers<V>& r) {
+TWINPOD_INLINE void add_slivers(std::int64_t depth, Steps steps, const float*& a, const float*& b, Registers<V>& r) {
   constexpr int kR = kTileRows<V>, kC = kTileVectors<V>;
-  V sums[kR][kC];
-  for (int i = 0; i < kR; ++i)
-    for (int j = 0; j < kC; ++j) sums[i][j] = V::zero();
-  for (std::int64_t x = 0; x < depth; ++x, a += kR, b += kC * V::kWidth) {
+  for (std::int64_t x = 0; x < depth; ++x, a += steps.step, b += kC * V::kWidth) {
     V line[kC];
     for (int j = 0; j < kC; ++j) line[j] = V::load(b + j * V::kWidth);
     for (int i = 0; i < kR; ++i) {
-      const V factor = V::of(a[i]);
-      for (int j = 0; j < kC; ++j) sums[i][j] = fma(factor, line[j], sums[i][j]);
+      const V factor = V::of(a[i * steps.row]);
+      for (int j = 0; j < kC; ++j) r.sums[i][j] = fma(factor, line[j], r.sums[i][j]);
     }
   }
-  for (int i = 0; i < kR; ++i)
-    for (int j = 0; j < kC; ++j) r.sums[i][j] = sums[i][j];
+}
+
+template <typename V>
+TWINPOD_INLINE void clear(Registers<V>& r) {
+  for (int i = 0; i < kTileRows<V>; ++i)
+    for (int j = 0; j < kTileVectors<V>; ++j) r.sums[i][j] = V::zero();
 }
 
 // Writes or adds rows x width of the registers to c.
@@ -125,7 +132,9 @@ void multiply_blocks(std::int64_t rows, std::int64_t width, std::int64_t depth, 
         for (std::int64_t w = 0; w < kW; w += 16) __builtin_prefetch(at + u * stride + w, 1);
       }
       Registers<V> r;
-      multiply_slivers<V>(depth, a + i * depth, b + j * depth, r);
+      clear<V>(r);
+      const float *sliver_a = a + i * depth, *sliver_b = b + j * depth;
+      add_slivers<V>(depth, {1, kR}, sliver_a, sliver_b, r);
       write_tile<V>(r, rows - i, width - j, add, at, stride);
     }
   }

@@ -156,24 +156,6 @@ struct Soon {
   void spread(std::int64_t tiles) { for_each = (lines + tiles - 1) / tiles; }
 };
 
-// Element (i, x) of a sliver of a is at [i * row + x * step].
-struct Steps {
-  std::int64_t row, step;
-};
-
-template <typename V>
-TWINPOD_INLINE void add_slivers(std::int64_t depth, Steps steps, const float*& a, const float*& b, Registers<V>& r) {
-  constexpr int kR = kTileRows<V>, kC = kTileVectors<V>;
-  for (std::int64_t x = 0; x < depth; ++x, a += steps.step, b += kTileWidth<V>) {
-    V line[kC];
-    for (int j = 0; j < kC; ++j) line[j] = V::load(b + j * V::kWidth);
-    for (int i = 0; i < kR; ++i) {
-      const V factor = V::of(a[i * steps.row]);
-      for (int j = 0; j < kC; ++j) r.sums[i][j] = fma(factor, line[j], r.sums[i][j]);
-    }
-  }
-}
-
 // One tile, added to its place in the quadrants of c, which lie as tiles, `apart` floats from one quadrant to the next.
 template <typename V>
 TWINPOD_INLINE void make_tile(std::int64_t depth, Steps steps, const float* a, const float* b, const Parts& parts,
@@ -182,8 +164,7 @@ TWINPOD_INLINE void make_tile(std::int64_t depth, Steps steps, const float* a, c
   // So many steps before the end the tiles of c are fetched: earlier, and they would be gone again.
   const std::int64_t ahead = depth < 16 ? depth : 16;
   Registers<V> r;
-  for (int i = 0; i < kR; ++i)
-    for (int j = 0; j < kC; ++j) r.sums[i][j] = V::zero();
+  clear<V>(r);
   const std::int64_t half = (depth - ahead) / 2;
   soon[0].fetch<true>();
   add_slivers<V>(half, steps, a, b, r);
