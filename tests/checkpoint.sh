@@ -156,7 +156,7 @@ from_peers() {  # from_peers RANKS LOST FLAG...
   local ranks=$1 lost=$2 store=$scratch/peers-$1-$2 folder job_process
   shift 2
   local tiers="[{tier: peer, keep: 1}, {tier: shared, path: $store, every: 1000000}]"
-  setsid "$program" train "$job" --ranks "$ranks" --steps 1000000 --decay constant --deterministic --checkpoint-every 2 --set "checkpoint.store=$tiers" "$@" \
+  setsid "$program" train "$job" --ranks "$ranks" --steps 1000000 --decay constant --deterministic --checkpoint-every 100 --set "checkpoint.store=$tiers" "$@" \
     >/dev/null 2>"$scratch/err" </dev/null &
   job_process=$!
   # Found once: a manifest is there for a moment only.
