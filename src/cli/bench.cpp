@@ -23,7 +23,7 @@ namespace {
 
 using comm::Verb;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfBench = {
     Flag{"ranks", "N",
          "ranks to start on this machine (default 2, machine: one a core; under mpirun: those that it started)", ""},
     Flag{"verb", "NAMES", "all_reduce,broadcast,... (default: all)", ""},
@@ -292,7 +292,7 @@ const Command kBench = {
     "twinpod bench comm --on here.yaml\n"
     "twinpod bench ps --bytes 16MiB\n"
     "twinpod bench store runs/ --bytes 4GiB --ranks 2\n",
-    kFlags,
+    kFlagsOfBench,
     bench};
 
 }  // namespace twinpod::cli

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Request {
+struct StoreRequest {
   std::string folder;
   store::MeasureRequest measure;
   int rounds = 5;
@@ -41,8 +41,8 @@ struct Rates {
   double checksum = 0;
 };
 
-Result<Request> request_of(const Arguments& arguments) {
-  Request request;
+Result<StoreRequest> store_request_of(const Arguments& arguments) {
+  StoreRequest request;
   if (arguments.words.size() != 2) {
     return input_error(fmt::format("bench store takes one folder, but {} are given", arguments.words.size() - 1),
                        "twinpod bench store runs/");
@@ -83,7 +83,7 @@ std::string quoted(const std::string& text) {
 
 // The same files: as many, as long, in writes as long, as many of them under way, direct if ours are, and a sync at the
 // end. It reads what it wrote.
-double fio_rate(const Request& request, const std::string& folder, bool write, const std::string& way) {
+double fio_rate(const StoreRequest& request, const std::string& folder, bool write, const std::string& way) {
   const bool ring = way.find("io_uring") != std::string::npos && way.find("refused") == std::string::npos;
   const std::string command = fmt::format(
       "fio --name=twinpod --directory={} --rw={} --bs={} --size={} --numjobs={} --group_reporting --direct={} "
@@ -97,7 +97,8 @@ double fio_rate(const Request& request, const std::string& folder, bool write, c
   return json["jobs"][0].value(write ? "write" : "read", ordered_json::object()).value("bw_bytes", 0.0);
 }
 
-Result<Rates> measure(const Request& request, const std::string& folder, store::Files& files, const std::string& way) {
+Result<Rates> measure(const StoreRequest& request, const std::string& folder, store::Files& files,
+                      const std::string& way) {
   store::StoreMeasurer measurer(files, folder, request.measure);
   const auto bytes = static_cast<double>(measurer.bytes());
   const auto better = [&](double& rate, double seconds) { rate = std::max(rate, seconds > 0 ? bytes / seconds : 0); };
@@ -124,7 +125,7 @@ Result<Rates> measure(const Request& request, const std::string& folder, store::
   return rates;
 }
 
-std::string json_text(const Request& request, const Rates& rates, const std::string& way) {
+std::string json_text(const StoreRequest& request, const Rates& rates, const std::string& way) {
   const auto or_null = [](double rate) { return rate > 0 ? ordered_json(rate) : ordered_json(nullptr); };
   return ordered_json{{"folder", request.folder},
                       {"bytes", request.measure.bytes},
@@ -146,7 +147,7 @@ std::string json_text(const Request& request, const Rates& rates, const std::str
 
 std::string share(double rate, double of) { return of > 0 ? fmt::format("{:.0f} %", 100 * rate / of) : "-"; }
 
-std::string table_text(const Request& request, const Rates& rates, const std::string& way) {
+std::string table_text(const StoreRequest& request, const Rates& rates, const std::string& way) {
   const auto rate = [](double value) { return value > 0 ? format_bytes_per_s(value) : "-"; };
   Table table({{""}, {"write", Align::right}, {"read", Align::right}}, {.indent = 2});
   table.row({"save and load", rate(rates.write), rate(rates.read)});
@@ -167,7 +168,7 @@ std::string table_text(const Request& request, const Rates& rates, const std::st
 }  // namespace
 
 Result<std::string> bench_store(const Arguments& arguments) {
-  const Result<Request> request = request_of(arguments);
+  const Result<StoreRequest> request = store_request_of(arguments);
   if (!request) return tl::unexpected(request.error());
   if (!std::filesystem::is_directory(request->folder)) {
     return input_error(fmt::format("{}: there is no such folder", request->folder), "make it, or name another");

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "cli/command.hpp"
+#include "cli/job_request.hpp"
 #include "core/files.hpp"
 #include "layout/check.hpp"
 #include "report/calibration_report.hpp"
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfCalibrate = {
     Flag{"job", "JOB.yaml", "the job of every log that names none", ""},
     Flag{"stack", "NAME", "the stack to start from: a name of the catalog, or a file (default: the jobs')", ""},
     Flag{"output", "FILE", "write the fitted stack to this file (default: print it)", "", "o"},
@@ -31,8 +32,6 @@ struct Pair {
   std::string log;
   std::string job;
 };
-
-bool is_job_file(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
 
 // "run.log=job.yaml": what stands behind the last `=`, when it is a job file.
 Result<Pair> pair_of(const std::string& word, const std::string& job) {
@@ -168,7 +167,7 @@ const Command kCalibrate = {
     "twinpod calibrate small.log=small.yaml large.log=large.yaml long.log=long.yaml --stack torchtitan\n"
     "twinpod calibrate monday.log tuesday.log --job job.yaml --json\n"
     "twinpod estimate job.yaml --stack my-cluster.yaml\n",
-    kFlags,
+    kFlagsOfCalibrate,
     run_calibration};
 
 }  // namespace twinpod::cli

@@ -23,7 +23,7 @@ using store::CheckpointInfo;
 using store::Damage;
 using store::ExistingStore;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfCheckpoint = {
     Flag{"quick", "", "ls: do not read the shards, so `verified` is not known", ""},
     Flag{"step", "N", "show, diff, export: the checkpoint of this step (default: the newest)", ""},
     Flag{"tensor", "NAME", "show: the smallest, largest and mean element, the norm and the NaNs of one tensor", ""},
@@ -202,7 +202,7 @@ Result<std::string> prune(const Arguments& arguments, const std::vector<std::str
   return arguments.has("json") ? json.dump(2) + "\n" : text;
 }
 
-struct Verb {
+struct CheckpointVerb {
   std::string_view name;
   Result<std::string> (*run)(const Arguments&, const std::vector<std::string>& words) = nullptr;
   std::size_t least = 1;  // words
@@ -212,19 +212,19 @@ struct Verb {
 
 constexpr std::size_t kAny = 1000;
 constexpr std::array kVerbs = {
-    Verb{"ls", ls, 1, kAny, "twinpod checkpoint ls runs/a"},
-    Verb{"verify", verify, 1, kAny, "twinpod checkpoint verify runs/a"},
-    Verb{"show", show_checkpoint, 1, 1, "twinpod checkpoint show runs/a --step 200"},
-    Verb{"diff", diff_checkpoints, 2, 2, "twinpod checkpoint diff runs/a runs/b"},
-    Verb{"prune", prune, 1, kAny, "twinpod checkpoint prune runs/a --keep 3"},
-    Verb{"export", export_checkpoint, 1, 1, "twinpod checkpoint export runs/a -o model.safetensors"},
-    Verb{"import", import_checkpoint, 1, kAny, "twinpod checkpoint import model.safetensors -o runs/b"},
+    CheckpointVerb{"ls", ls, 1, kAny, "twinpod checkpoint ls runs/a"},
+    CheckpointVerb{"verify", verify, 1, kAny, "twinpod checkpoint verify runs/a"},
+    CheckpointVerb{"show", show_checkpoint, 1, 1, "twinpod checkpoint show runs/a --step 200"},
+    CheckpointVerb{"diff", diff_checkpoints, 2, 2, "twinpod checkpoint diff runs/a runs/b"},
+    CheckpointVerb{"prune", prune, 1, kAny, "twinpod checkpoint prune runs/a --keep 3"},
+    CheckpointVerb{"export", export_checkpoint, 1, 1, "twinpod checkpoint export runs/a -o model.safetensors"},
+    CheckpointVerb{"import", import_checkpoint, 1, kAny, "twinpod checkpoint import model.safetensors -o runs/b"},
 };
 
 Result<std::string> run_checkpoint(const Arguments& arguments) {
   const std::string given = arguments.words.empty() ? "" : arguments.words.front();
   std::vector<std::string> known;
-  for (const Verb& verb : kVerbs) {
+  for (const CheckpointVerb& verb : kVerbs) {
     known.emplace_back(verb.name);
     if (verb.name != given) continue;
     const std::vector<std::string> words(arguments.words.begin() + 1, arguments.words.end());
@@ -252,7 +252,7 @@ const Command kCheckpoint = {"checkpoint",
                              "twinpod checkpoint prune runs/a --keep 3 --every 1000 --dry-run\n"
                              "twinpod checkpoint export runs/a -o model.safetensors\n"
                              "twinpod checkpoint import model.safetensors -o runs/b\n",
-                             kFlags,
+                             kFlagsOfCheckpoint,
                              run_checkpoint};
 
 }  // namespace twinpod::cli

@@ -9,6 +9,7 @@
 #include "core/progress.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "store/pick.hpp"
 #include "store/safetensors.hpp"
 #include "store/tensor_values.hpp"
@@ -25,10 +26,6 @@ constexpr std::size_t kShownText = 60;
 
 std::int64_t bytes_of(const StoredTensor& tensor) {
   return store::num_elements(tensor.shape) * store::element_bytes(tensor.dtype);
-}
-
-std::string dumped(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 // On one line and not too long.
@@ -65,7 +62,7 @@ std::string shown_json(const PickedCheckpoint& picked) {
   json["values"] = manifest.state.values;
   json["tensors"] = ordered_json::array();
   for (const StoredTensor& tensor : manifest.tensors) json["tensors"].push_back(json_of(tensor));
-  return dumped(json);
+  return report::printed(json);
 }
 
 std::string shown_text(const PickedCheckpoint& picked) {
@@ -111,7 +108,7 @@ Result<std::string> show_tensor(const PickedCheckpoint& picked, const std::strin
                  {"norm", summary->norm},
                  {"nan", summary->num_nan},
                  {"infinite", summary->num_infinite}});
-    return dumped(json);
+    return report::printed(json);
   }
   Table table({{""}, {"", Align::right}}, {.indent = 2, .gap = 2, .header_rule = false});
   table.row({"elements", fmt::to_string(summary->elements)});
@@ -142,7 +139,7 @@ std::string difference_json(const store::Difference& difference) {
                 {"max_relative", one.max_relative}});
     json["tensors"].push_back(std::move(row));
   }
-  return dumped(json);
+  return report::printed(json);
 }
 
 std::string difference_text(const store::Difference& difference) {
@@ -216,7 +213,7 @@ Result<std::string> export_checkpoint(const Arguments& arguments, const std::vec
   const Result<store::Exported> done = store::export_weights(read_from(*picked), request);
   if (!done) return tl::unexpected(done.error());
   if (arguments.has("json")) {
-    return dumped({{"path", request.path}, {"tensors", done->num_tensors}, {"bytes", done->bytes}});
+    return report::printed({{"path", request.path}, {"tensors", done->num_tensors}, {"bytes", done->bytes}});
   }
   return fmt::format("{}: {} tensors of step {}, {}\n", request.path, done->num_tensors, picked->manifest.state.step,
                      format_bytes(static_cast<double>(done->bytes)));
@@ -230,7 +227,7 @@ Result<std::string> import_checkpoint(const Arguments& arguments, const std::vec
   const Result<std::string> name = store::import_weights(words, *opened->files, opened->root);
   if (!name) return tl::unexpected(name.error());
   const std::string path = opened->address + "/" + *name;
-  if (arguments.has("json")) return dumped({{"path", path}, {"step", 0}});
+  if (arguments.has("json")) return report::printed({{"path", path}, {"step", 0}});
   return fmt::format("{}: step 0, weights of {}\n", path, fmt::join(words, ", "));
 }
 

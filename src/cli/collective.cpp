@@ -17,7 +17,7 @@ namespace {
 
 using sim::CollectiveRequest;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfCollective = {
     Flag{"on", "CLUSTER", "the cluster: a name of the catalog, a cluster file, or an NCCL topology (.xml)", ""},
     Flag{"bytes", "SIZES", "8..8G (each size twice the one before), 1M,64M or 1GB; K, M, G are KiB, MiB, GiB", ""},
     Flag{"ranks", "N", "ranks of a group (default: all devices)", ""},
@@ -226,7 +226,7 @@ const Command kCollective = {
     "twinpod collective all_to_all --on tpu-v4-4096 --slice 4x4x4 --bytes 64M "
     "--cut 'chip(0,0,0)-chip(0,0,1)'\n"
     "twinpod collective all_reduce --on dgx-a100 --schedule ring8.xml\n",
-    kFlags,
+    kFlagsOfCollective,
     collective};
 
 }  // namespace twinpod::cli

@@ -14,13 +14,14 @@
 #include "data/corpus.hpp"
 #include "data/summary.hpp"
 #include "data/tokens.hpp"
+#include "report/json_parts.hpp"
 
 namespace twinpod::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfData = {
     Flag{"output", "NAME", "prepare: write NAME.bin and NAME.idx", "", "o"},
     Flag{"tokenizer", "NAME", "prepare: bytes, 256 values and the end of a document (default bytes)", ""},
     Flag{"force", "", "prepare: replace what is there", ""},
@@ -32,10 +33,6 @@ constexpr std::int64_t kFirstTokens = 200;
 std::string count(std::int64_t number) { return with_thousands(static_cast<double>(number)); }
 
 // Text of others need not be UTF-8, which JSON is.
-std::string dumped(const ordered_json& json) {
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
-
 std::string rows_text(const std::vector<std::vector<std::string>>& rows) {
   Table table({{""}, {"", Align::right}}, {.indent = 2, .gap = 2, .header_rule = false});
   for (const std::vector<std::string>& row : rows) table.row(row);
@@ -43,16 +40,16 @@ std::string rows_text(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string prepared_json(const data::Prepared& done, const data::PrepareRequest& request) {
-  return dumped({{"output", data::name_without_suffix(request.output)},
-                 {"tokenizer", data::name_of(request.tokenizer)},
-                 {"vocabulary", data::kBytesVocabulary},
-                 {"files", done.files},
-                 {"files_not_text", done.not_text},
-                 {"files_empty", done.empty},
-                 {"documents", done.documents},
-                 {"tokens", done.tokens},
-                 {"text_bytes", done.text_bytes},
-                 {"output_bytes", done.output_bytes}});
+  return report::printed({{"output", data::name_without_suffix(request.output)},
+                          {"tokenizer", data::name_of(request.tokenizer)},
+                          {"vocabulary", data::kBytesVocabulary},
+                          {"files", done.files},
+                          {"files_not_text", done.not_text},
+                          {"files_empty", done.empty},
+                          {"documents", done.documents},
+                          {"tokens", done.tokens},
+                          {"text_bytes", done.text_bytes},
+                          {"output_bytes", done.output_bytes}});
 }
 
 std::string prepared_text(const data::Prepared& done, const data::PrepareRequest& request) {
@@ -117,7 +114,7 @@ std::string shown_json(const data::TokenData& data, const std::optional<data::To
     json["smallest_token"] = range->smallest;
     json["largest_token"] = range->largest;
   }
-  return dumped(json);
+  return report::printed(json);
 }
 
 // On one line; what a terminal would obey is shown as \x1b.
@@ -154,7 +151,7 @@ std::string shown_text(const data::TokenData& data, const std::optional<data::To
                      data::name_of(data.index.type), rows_text(rows), text.empty() ? "(nothing)" : on_one_line(text));
 }
 
-Result<std::string> show(const Arguments& arguments) {
+Result<std::string> show_data(const Arguments& arguments) {
   if (arguments.words.size() != 2) {
     return input_error(fmt::format("data show takes one name, but {} are given", arguments.words.size() - 1),
                        "twinpod data show tokens, for tokens.bin and tokens.idx");
@@ -169,7 +166,7 @@ Result<std::string> show(const Arguments& arguments) {
 Result<std::string> run_data(const Arguments& arguments) {
   const std::string verb = arguments.words.empty() ? "" : arguments.words.front();
   if (verb == "prepare") return prepare(arguments);
-  if (verb == "show") return show(arguments);
+  if (verb == "show") return show_data(arguments);
   const std::string nearest = nearest_name(verb, {"prepare", "show"});
   return input_error(verb.empty() ? "data takes `prepare` or `show`"
                                   : fmt::format("data: found `{}`, expected `prepare` or `show`", verb),
@@ -186,7 +183,7 @@ const Command kData = {"data",
                        "twinpod data prepare corpus/ -o tokens --tokenizer bytes --force --json\n"
                        "twinpod data show tokens\n"
                        "twinpod data show tokens --check             # reads every token\n",
-                       kFlags,
+                       kFlagsOfData,
                        run_data};
 
 }  // namespace twinpod::cli

@@ -14,11 +14,11 @@
 namespace twinpod::cli {
 namespace {
 
-constexpr std::array kOutputFlags = {
+constexpr std::array kEstimateOutputFlags = {
     Flag{"explain", "", "print the formula of each figure", ""},
     Flag{"stages", "", "print the memory of every stage", ""},
 };
-constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
+constexpr std::array kFlagsOfEstimate = joined(joined(kJobFlags, kTrainingFlags), kEstimateOutputFlags);
 
 Result<std::string> estimate(const Arguments& arguments) {
   const spec::Catalog catalog = catalog_of(arguments);
@@ -47,7 +47,7 @@ const Command kEstimate = {
     "twinpod estimate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --zero 1 --json\n"
     "twinpod estimate examples/llama3-70b.yaml --set layout.tp=8 --explain\n"
     "twinpod estimate path/to/config.json --on dgx-h100 --zero 3 --recompute full\n",
-    kFlags,
+    kFlagsOfEstimate,
     estimate};
 
 }  // namespace twinpod::cli

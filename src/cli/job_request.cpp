@@ -5,11 +5,8 @@
 #include "layout/whole_copies.hpp"
 
 namespace twinpod::cli {
-namespace {
 
 bool is_job_file(std::string_view word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
-
-}  // namespace
 
 Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster,
                                  const std::vector<spec::Setting>& no_cluster) {

@@ -78,6 +78,9 @@ constexpr std::array<Flag, A - 1> without(const std::array<Flag, A>& flags, std:
   return rest;
 }
 
+// By its ending.
+bool is_job_file(std::string_view word);
+
 // One model or job file on one cluster; `cluster` is empty when the job file names it. Flags with a setting and --set
 // change the job. `no_cluster` makes a cluster for a job that has none; without it, one must be named.
 Result<spec::Request> request_of(std::string_view command, const Arguments& arguments, const std::string& cluster,

@@ -55,7 +55,8 @@ constexpr std::array kPlanOutputFlags = {
     Flag{"csv", "", "print the ranking as CSV", ""},
 };
 
-constexpr std::array kFlags = joined(joined(joined(kPlanFlags, kTrainingFlags), kQuestionFlags), kPlanOutputFlags);
+constexpr std::array kFlagsOfPlan =
+    joined(joined(joined(kPlanFlags, kTrainingFlags), kQuestionFlags), kPlanOutputFlags);
 
 std::atomic<bool> interrupted = false;
 
@@ -261,8 +262,8 @@ std::string with_notes(const PlanRequest& request, const std::string& text) {
 
 // An answer for people or for scripts.
 template <typename Answer, typename Text, typename AsJson>
-Result<std::string> answered(const Arguments& arguments, const PlanRequest& request, const Result<Answer>& answer,
-                             const Text& text, const AsJson& json) {
+Result<std::string> shown_answer(const Arguments& arguments, const PlanRequest& request, const Result<Answer>& answer,
+                                 const Text& text, const AsJson& json) {
   if (!answer) return tl::unexpected(answer.error());
   if (arguments.has("json")) {
     report::Json object = json(*answer);
@@ -277,14 +278,14 @@ Result<std::string> answer_largest(const Arguments& arguments, const PlanRequest
   using namespace report;
   const spec::Job& job = request.job;
   if (what == "sequence")
-    return answered(arguments, request, plan::largest_sequence(job, request.terms), largest_sequence_text,
-                    largest_sequence_json);
+    return shown_answer(arguments, request, plan::largest_sequence(job, request.terms), largest_sequence_text,
+                        largest_sequence_json);
   if (what == "batch")
-    return answered(arguments, request, plan::largest_batch(job, request.terms), largest_batch_text,
-                    largest_batch_json);
+    return shown_answer(arguments, request, plan::largest_batch(job, request.terms), largest_batch_text,
+                        largest_batch_json);
   if (what == "model")
-    return answered(arguments, request, plan::largest_model(job, request.terms), largest_model_text,
-                    largest_model_json);
+    return shown_answer(arguments, request, plan::largest_model(job, request.terms), largest_model_text,
+                        largest_model_json);
   const std::string nearest = nearest_name(what, {"model", "sequence", "batch"});
   return input_error(fmt::format("--largest: found `{}`, expected model, sequence or batch", what),
                      nearest.empty() ? "" : fmt::format("did you mean `{}`?", nearest));
@@ -295,7 +296,7 @@ Result<std::string> answer_curve(const Arguments& arguments, const PlanRequest& 
   if (!threshold) return tl::unexpected(threshold.error());
   const Result<plan::ScaleCurve> curve =
       plan::scale_curve(request.job, request.terms.wishes.devices, {*threshold, arguments.has("weak")}, request.terms);
-  return answered(arguments, request, curve, report::scale_curve_text, report::scale_curve_json);
+  return shown_answer(arguments, request, curve, report::scale_curve_text, report::scale_curve_json);
 }
 
 // Steps compare when they are of the same size.
@@ -324,15 +325,15 @@ Result<std::string> answer_side_by_side(const Arguments& arguments, std::vector<
   plan::Terms terms = requests.front().terms;
   terms.abilities.reset();
   const Result<std::vector<plan::Contender>> contenders = plan::side_by_side(jobs, terms);
-  return answered(arguments, requests.front(), contenders, report::side_by_side_text, report::side_by_side_json);
+  return shown_answer(arguments, requests.front(), contenders, report::side_by_side_text, report::side_by_side_json);
 }
 
 Result<std::string> answer(const Arguments& arguments, PlanRequest& request, const spec::Catalog& catalog) {
   if (const std::optional<std::string> changes = arguments.value("what-if")) {
     const Result<std::vector<plan::Change>> list = changes_of(*changes);
     if (!list) return tl::unexpected(list.error());
-    return answered(arguments, request, plan::what_if(request.job, *list, catalog, request.terms), report::what_if_text,
-                    report::what_if_json);
+    return shown_answer(arguments, request, plan::what_if(request.job, *list, catalog, request.terms),
+                        report::what_if_text, report::what_if_json);
   }
   if (const std::optional<std::string> what = arguments.value("largest"))
     return answer_largest(arguments, request, *what);
@@ -367,7 +368,7 @@ const Command kPlan = {
     "twinpod plan llama3-70b --on h100-superpod --devices 512 --what-if network=2x,memory=1.5x\n"
     "twinpod plan llama3-70b --on dgx-superpod-a100-140,h100-superpod --devices 512\n"
     "twinpod plan gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --emit megatron > run.sh\n",
-    kFlags,
+    kFlagsOfPlan,
     run_plan};
 
 }  // namespace twinpod::cli

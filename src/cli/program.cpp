@@ -19,13 +19,13 @@
 namespace twinpod::cli {
 namespace {
 
-constexpr std::array kOutputFlags = {
+constexpr std::array kProgramOutputFlags = {
     Flag{"show", "WHAT", "pipeline (the picture), text (every op) or memory (over the step)", ""},
     Flag{"svg", "FILE", "draw the pipeline", ""},
     Flag{"stage", "N", "with text and --json: of one stage only", ""},
     Flag{"slots", "F:B:W", "how long passes are in the picture (default: 1:1:1)", ""},
 };
-constexpr std::array kFlags = joined(joined(kJobFlags, kTrainingFlags), kOutputFlags);
+constexpr std::array kFlagsOfProgram = joined(joined(kJobFlags, kTrainingFlags), kProgramOutputFlags);
 
 constexpr double kMostBoxes = 200'000;  // that a picture can hold
 
@@ -125,7 +125,7 @@ const Command kProgramCommand = {
     "twinpod program examples/llama3-70b.yaml --show text --stage 0\n"
     "twinpod program llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 8 --schedule zb-v --svg pipeline.svg\n"
     "twinpod program llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --schedule mine.csv --show memory\n",
-    kFlags,
+    kFlagsOfProgram,
     show_program};
 
 }  // namespace twinpod::cli

@@ -15,7 +15,7 @@ using spec::Shelf;
 
 constexpr std::array kShelves = {Shelf::devices,  Shelf::links,  Shelf::nodes,
                                  Shelf::clusters, Shelf::models, Shelf::stacks};
-constexpr std::string_view kParameters = "parameters";
+constexpr std::string_view kParametersShelf = "parameters";
 
 std::string_view singular(Shelf shelf) {
   const std::string_view plural = spec::folder_name(shelf);
@@ -31,7 +31,7 @@ std::optional<Shelf> shelf_called(std::string_view word) {
 }
 
 tl::unexpected<Error> unknown_shelf(const std::string& word) {
-  std::vector<std::string> known = {std::string(kParameters)};
+  std::vector<std::string> known = {std::string(kParametersShelf)};
   for (const Shelf shelf : kShelves) {
     known.emplace_back(spec::folder_name(shelf));
     known.emplace_back(singular(shelf));
@@ -57,7 +57,7 @@ Result<std::string> show(const Arguments& arguments) {
   }
   const bool json = arguments.has("json");
   const spec::Catalog catalog = catalog_of(arguments);
-  if (words[0] == kParameters && words.size() == 1) return printed(report::list_parameters(catalog), json);
+  if (words[0] == kParametersShelf && words.size() == 1) return printed(report::list_parameters(catalog), json);
   const std::optional<Shelf> shelf = shelf_called(words[0]);
   if (!shelf) return unknown_shelf(words[0]);
   if (words.size() == 2) return printed(report::sheet(catalog, *shelf, words[1]), json);

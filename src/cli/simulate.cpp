@@ -30,7 +30,7 @@
 namespace twinpod::cli {
 namespace {
 
-constexpr std::array kOutputFlags = {
+constexpr std::array kSimulateOutputFlags = {
     Flag{"slow", "WHAT", "a slow rank: rank=37:1.3, or link: link=leaf3-spine2:2; with commas between them", ""},
     Flag{"cut", "LINK", "cut cables: link=leaf3-spine2; with commas between them", ""},
     Flag{"jitter", "SHARE", "ranks differ at random, by so much on average: 2%", ""},
@@ -50,9 +50,10 @@ constexpr std::array kOutputFlags = {
     Flag{"all-ranks", "", "with --chakra: a file for every rank", ""},
     Flag{"workload", "FOLDER|FILE.et", "simulate Chakra execution traces in the place of a model", ""},
 };
-constexpr std::array kFlags = joined(joined(joined(kJobFlags, kTrainingFlags), kOutputFlags), kSimulateServedFlags);
+constexpr std::array kFlagsOfSimulate =
+    joined(joined(joined(kJobFlags, kTrainingFlags), kSimulateOutputFlags), kSimulateServedFlags);
 
-struct Faults {
+struct SimulatedFaults {
   std::map<int, double> slow;
   std::vector<std::string> texts;
 };
@@ -65,7 +66,7 @@ Result<double> factor_of(const std::string& item, const std::string& text) {
 }
 
 // rank=37:1.3 computes 1.3 times as long; link=a-b:2 takes twice as long for a byte.
-Result<void> read_slow(const std::string& text, cluster::Graph& graph, int ranks, Faults& faults) {
+Result<void> read_slow(const std::string& text, cluster::Graph& graph, int ranks, SimulatedFaults& faults) {
   for (const std::string& item : split_outside_brackets(text)) {
     const std::size_t sign = item.find('=');
     const std::size_t colon = item.rfind(':');
@@ -95,7 +96,7 @@ Result<void> read_slow(const std::string& text, cluster::Graph& graph, int ranks
   return {};
 }
 
-Result<void> read_cut(const std::string& text, cluster::Graph& graph, Faults& faults) {
+Result<void> read_cut(const std::string& text, cluster::Graph& graph, SimulatedFaults& faults) {
   for (const std::string& item : split_outside_brackets(text)) {
     const std::string name = item.starts_with("link=") ? item.substr(5) : item;
     const Result<std::vector<int>> links = cluster::find_links(graph, name);
@@ -107,7 +108,7 @@ Result<void> read_cut(const std::string& text, cluster::Graph& graph, Faults& fa
 }
 
 // Each rank computes longer by a random share, on average as much as asked for.
-Result<void> read_jitter(const Arguments& arguments, int ranks, Faults& faults) {
+Result<void> read_jitter(const Arguments& arguments, int ranks, SimulatedFaults& faults) {
   const auto text = arguments.value("jitter");
   if (!text) return {};
   const Result<double> share = parse_quantity(*text, Quantity::fraction);
@@ -248,7 +249,7 @@ Result<std::string> answer(const Arguments& arguments, const PlacedJob& what) {
   Result<cluster::Graph> healthy = has_network ? cluster::build_graph(job.cluster) : cluster::Graph{};
   if (!healthy) return tl::unexpected(healthy.error());
   cluster::Graph graph = *healthy;
-  Faults faults;
+  SimulatedFaults faults;
   if (const auto text = arguments.value("slow")) {
     const Result<void> read = read_slow(*text, graph, program.mesh.ranks(), faults);
     if (!read) return tl::unexpected(read.error());
@@ -338,7 +339,7 @@ const Command kSimulate = {
     "twinpod simulate gpt3-1.3b --on h100-superpod --servers 4 --copies 2 --workers 8 --group 8 --mode ssp:3 --kill "
     "server:1@9s\n"
     "twinpod simulate --workload traces --on h100-superpod\n",
-    kFlags,
+    kFlagsOfSimulate,
     simulate};
 
 }  // namespace twinpod::cli

@@ -47,26 +47,26 @@ std::string order_text(const layout::AxisOrder& order) {
 }
 
 // A Program in an order of the axes, and how long its step takes.
-struct Tried {
+struct TriedOrder {
   program::Program program;
   std::string words;
   double step_s = 0;
 };
 
-struct Machine {
+struct RoutedGraph {
   cluster::Graph graph;
   cluster::Routing routing;
 };
 
-Result<Machine> machine_of(const Arguments& arguments, const spec::Job& job) {
+Result<RoutedGraph> machine_of(const Arguments& arguments, const spec::Job& job) {
   Result<cluster::Graph> graph = cluster::build_graph(job.cluster);
   if (!graph) return tl::unexpected(graph.error());
   const Result<cluster::Routing> routing = routing_of(*graph, arguments);
   if (!routing) return tl::unexpected(routing.error());
-  return Machine{std::move(*graph), *routing};
+  return RoutedGraph{std::move(*graph), *routing};
 }
 
-Result<double> step_s(const spec::Job& job, const program::Program& program, const Machine& machine) {
+Result<double> step_s(const spec::Job& job, const program::Program& program, const RoutedGraph& machine) {
   const sim::StepTimes times = plan::op_times(job, program);
   const Result<sim::StepRun> run = sim::run_step({program, times, &machine.graph, machine.routing});
   if (!run) return tl::unexpected(run.error());
@@ -74,10 +74,10 @@ Result<double> step_s(const spec::Job& job, const program::Program& program, con
 }
 
 // Every order that the layout allows; the fastest.
-Result<Tried> best_order(const spec::Job& job, const Machine& machine) {
+Result<TriedOrder> best_order(const spec::Job& job, const RoutedGraph& machine) {
   layout::AxisOrder order = layout::kUsualOrder;
   std::sort(order.begin(), order.end());
-  std::optional<Tried> best;
+  std::optional<TriedOrder> best;
   int tried = 0;
   do {
     Result<program::Program> program = program::generate(job, order);
@@ -86,28 +86,28 @@ Result<Tried> best_order(const spec::Job& job, const Machine& machine) {
     if (!took) return tl::unexpected(took.error());
     ++tried;
     if (best && *took >= best->step_s) continue;
-    best = Tried{std::move(*program), order_text(order), *took};
+    best = TriedOrder{std::move(*program), order_text(order), *took};
   } while (std::next_permutation(order.begin(), order.end()));
   if (!best) return infeasible("no order of the axes allows this layout");
   best->words = fmt::format("order {}, the fastest of {}", best->words, tried);
   return std::move(*best);
 }
 
-Result<Tried> in_order(const Arguments& arguments, const spec::Job& job) {
+Result<TriedOrder> in_order(const Arguments& arguments, const spec::Job& job) {
   const std::string text = arguments.value_or("order", "");
   const Result<layout::AxisOrder> order = text.empty() ? layout::kUsualOrder : order_of(text);
   if (!order) return tl::unexpected(order.error());
   Result<program::Program> program = program::generate(job, *order);
   if (!program) return tl::unexpected(program.error());
-  return Tried{std::move(*program), text.empty() ? "" : "order " + text, 0};
+  return TriedOrder{std::move(*program), text.empty() ? "" : "order " + text, 0};
 }
 
 bool searches(const Arguments& arguments, std::string_view flag) { return arguments.value_or(flag, "") == "search"; }
 
 // On the slice that the job has by now.
-Result<Tried> ordered(const Arguments& arguments, const spec::Job& job) {
+Result<TriedOrder> ordered(const Arguments& arguments, const spec::Job& job) {
   if (!searches(arguments, "order")) return in_order(arguments, job);
-  const Result<Machine> machine = machine_of(arguments, job);
+  const Result<RoutedGraph> machine = machine_of(arguments, job);
   if (!machine) return tl::unexpected(machine.error());
   return best_order(job, *machine);
 }
@@ -173,9 +173,9 @@ Result<PlacedJob> best_slice(const Arguments& arguments, const spec::Job& job) {
   for (const std::string& text : *texts) {
     Result<spec::Job> made = on_slice(job, text);
     if (!made) return tl::unexpected(made.error());
-    const Result<Machine> machine = machine_of(arguments, *made);
+    const Result<RoutedGraph> machine = machine_of(arguments, *made);
     if (!machine) return tl::unexpected(machine.error());
-    Result<Tried> tried = searches(arguments, "order") ? best_order(*made, *machine) : in_order(arguments, *made);
+    Result<TriedOrder> tried = searches(arguments, "order") ? best_order(*made, *machine) : in_order(arguments, *made);
     if (!tried) return tl::unexpected(tried.error());
     const Result<double> took =
         tried->step_s > 0 ? Result<double>(tried->step_s) : step_s(*made, tried->program, *machine);
@@ -197,7 +197,7 @@ Result<PlacedJob> placed_job(const Arguments& arguments) {
   Result<spec::Job> job = sliced_job(arguments);
   if (!job) return tl::unexpected(job.error());
   if (searches(arguments, "slice")) return best_slice(arguments, *job);
-  Result<Tried> tried = ordered(arguments, *job);
+  Result<TriedOrder> tried = ordered(arguments, *job);
   if (!tried) return tl::unexpected(tried.error());
   std::string words = arguments.has("slice") ? "slice " + *arguments.value("slice") : "";
   if (!tried->words.empty()) words += (words.empty() ? "" : "; ") + tried->words;

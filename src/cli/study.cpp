@@ -40,7 +40,7 @@ constexpr std::array kStudyFlags = {
     Flag{"learning-rate", "X", "at its highest (default: the job's)", "training.learning_rate"},
     Flag{"timeout", "TIME", "how long a process waits for another (default 60 s)", ""},
 };
-constexpr std::array kFlags = joined(kStudyFlags, kTrainingFlags);
+constexpr std::array kFlagsOfStudy = joined(kStudyFlags, kTrainingFlags);
 
 constexpr double kTrainingSeconds = 80;  // that training in all modes together should take
 
@@ -79,7 +79,7 @@ Result<std::vector<std::string>> modes_of(const Arguments& arguments) {
   return modes;
 }
 
-Result<std::vector<int>> sizes_of(const Arguments& arguments) {
+Result<std::vector<int>> cluster_sizes(const Arguments& arguments) {
   std::vector<int> sizes;
   const std::string text = arguments.value_or("simulated-workers", "16,64,256");
   if (text == "none") return sizes;
@@ -109,7 +109,7 @@ Result<StudyRequest> study_request(const Arguments& arguments) {
   Result<std::vector<std::string>> modes = modes_of(arguments);
   if (!modes) return tl::unexpected(modes.error());
   request.modes = std::move(*modes);
-  Result<std::vector<int>> sizes = sizes_of(arguments);
+  Result<std::vector<int>> sizes = cluster_sizes(arguments);
   if (!sizes) return tl::unexpected(sizes.error());
   request.sizes = std::move(*sizes);
   // The flags of the choice, with the study's defaults.
@@ -340,7 +340,7 @@ const Command kStudy = {
     "twinpod study sync-async examples/tiny-gpt.yaml -o study.svg\n"
     "twinpod study sync-async examples/tiny-gpt.yaml --straggler any:3:0.1 --modes sync,async,ssp:3 --json\n"
     "twinpod study sync-async examples/tiny-gpt.yaml --straggler none --on h100-superpod --simulated-workers 64,512\n",
-    kFlags,
+    kFlagsOfStudy,
     study};
 
 }  // namespace twinpod::cli

@@ -15,7 +15,7 @@ namespace {
 using cluster::Graph;
 using cluster::Routing;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfTopology = {
     Flag{"svg", "FILE", "draw it", ""},
     kSliceFlag,
     kDevicesFlag,
@@ -90,7 +90,7 @@ const Command kTopology = {"topology",
                            "twinpod topology tpu-v4-4096 --slice 4x4x8_twisted --json\n"
                            "twinpod topology h100-superpod --devices 4096 --routes 0,4095\n"
                            "twinpod topology dgx-superpod-a100-140 --cut leaf3-spine30 --routes gpu3,gpu203\n",
-                           kFlags,
+                           kFlagsOfTopology,
                            topology};
 
 }  // namespace twinpod::cli

@@ -45,7 +45,7 @@ constexpr std::array kOwnFlags = {
          ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 60 s)", ""},
 };
-constexpr std::array kFlags =
+constexpr std::array kFlagsOfTrain =
     joined(joined(joined(without(kJobFlags, "servers"), kTrainingFlags), kOwnFlags), kServedFlags);
 
 Result<std::string> run_train(const Arguments& arguments) {
@@ -76,7 +76,7 @@ const Command kTrain = {"train",
                         "twinpod train --resume runs/a --tp 2 --dp 1\n"
                         "twinpod train examples/tiny-gpt.yaml --servers 2 --workers 4 --mode ssp:3 --steps 200\n"
                         "mpirun -n 16 twinpod train job.yaml\n",
-                        kFlags,
+                        kFlagsOfTrain,
                         run_train};
 
 }  // namespace twinpod::cli

@@ -19,12 +19,12 @@ namespace twinpod::cli {
 namespace {
 
 // What is found out before the run, while all ranks that are on this host compute.
-struct Figures {
+struct ServedFigures {
   double peak_flop_per_s = 0;  // of a rank
   double passes_s = 0;         // of a worker, predicted; 0: they cannot be
 };
 
-Result<Figures> measure(const TrainRequest& request, const TrainPlan& plan) {
+Result<ServedFigures> measure(const TrainRequest& request, const TrainPlan& plan) {
   const int hosts = std::max(1, static_cast<int>(request.hosts.size()));
   const int workers = (request.served->workers - request.host + hosts - 1) / hosts;
   comm::Options options = request.options;
@@ -39,15 +39,15 @@ Result<Figures> measure(const TrainRequest& request, const TrainPlan& plan) {
         return fmt::format("{} {}", *peak, predicted_passes_s(*job, *request.served).value_or(0));
       });
   if (!text) return tl::unexpected(text.error());
-  Figures figures;
+  ServedFigures figures;
   std::istringstream(*text) >> figures.peak_flop_per_s >> figures.passes_s;
   return figures;
 }
 
 // A run outlives the death of any process, so also of those that only measure.
-Result<Figures> measured_figures(const TrainRequest& request, const TrainPlan& plan) {
+Result<ServedFigures> measured_figures(const TrainRequest& request, const TrainPlan& plan) {
   constexpr int kAttempts = 3;
-  Result<Figures> figures = measure(request, plan);
+  Result<ServedFigures> figures = measure(request, plan);
   for (int i = 1; i < kAttempts && !figures; ++i) figures = measure(request, plan);
   return figures;
 }
@@ -87,7 +87,7 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   const ps::Choice& choice = *request.served;
   std::ofstream metrics;
   if (Result<void> opened = open_outputs(request, metrics); !opened) return tl::unexpected(opened.error());
-  const Result<Figures> figures = measured_figures(request, plan);
+  const Result<ServedFigures> figures = measured_figures(request, plan);
   if (!figures) return tl::unexpected(figures.error());
   constexpr int kReplacements = 16;
   Teller teller(plan.job, figures->peak_flop_per_s, metrics);

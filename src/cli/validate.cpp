@@ -18,7 +18,7 @@ namespace {
 
 using validate::Case;
 
-constexpr std::array kFlags = {
+constexpr std::array kFlagsOfValidate = {
     Flag{"split", "", "rows used for fitting and rows never used, apart", ""},
     Flag{"cross-validate", "", "predict each fold by parameters fitted to the others", ""},
     Flag{"leave-stack-out", "", "predict each stack by parameters fitted without it", ""},
@@ -228,7 +228,7 @@ const Command kValidate = {"validate",
                            "twinpod validate --collectives --cross-validate\n"
                            "twinpod validate --gemm my-products.csv --json\n"
                            "twinpod validate my-runs.yaml --json\n",
-                           kFlags,
+                           kFlagsOfValidate,
                            run_validation};
 
 }  // namespace twinpod::cli

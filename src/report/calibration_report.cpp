@@ -8,6 +8,7 @@
 
 #include "core/table.hpp"
 #include "core/units.hpp"
+#include "report/text_parts.hpp"
 #include "validate/validation.hpp"
 
 namespace twinpod::report {
@@ -22,10 +23,8 @@ using validate::Standing;
 
 constexpr double kFarOff = 0.1;  // an error after calibration that calls for a look at the job
 
-std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
-
 // Never -0.0.
-std::string signed_percent(double share) {
+std::string error_in_percent(double share) {
   return std::fabs(share) < 0.0005 ? "0.0" : fmt::format("{:+.1f}", 100 * share);
 }
 
@@ -63,10 +62,10 @@ std::string runs_text(const Calibration& c) {
                                       fmt::format("{}", run.measured.used),
                                       format_seconds(run.measured.seconds),
                                       format_seconds(run.before_s),
-                                      signed_percent(run.error(run.before_s)),
+                                      error_in_percent(run.error(run.before_s)),
                                       format_seconds(run.after_s),
-                                      signed_percent(run.error(run.after_s))};
-    if (c.has_unseen()) cells.push_back(signed_percent(run.error(run.unseen_s)));
+                                      error_in_percent(run.error(run.after_s))};
+    if (c.has_unseen()) cells.push_back(error_in_percent(run.error(run.unseen_s)));
     table.row(std::move(cells));
   }
   return table.text();
@@ -74,13 +73,13 @@ std::string runs_text(const Calibration& c) {
 
 std::string summary_text(const Calibration& c) {
   std::string text = fmt::format("median error of the step time: {} % before, {} % after",
-                                 percent(median_error(c, &CalibratedRun::before_s)),
-                                 percent(median_error(c, &CalibratedRun::after_s)));
+                                 in_percent(median_error(c, &CalibratedRun::before_s)),
+                                 in_percent(median_error(c, &CalibratedRun::after_s)));
   if (!c.has_unseen()) return text + "\n";
   return text +
          fmt::format("\na job left out and predicted from the others: {} %, at worst {} %; expect that of a new job\n",
-                     percent(median_error(c, &CalibratedRun::unseen_s)),
-                     percent(worst_error(c, &CalibratedRun::unseen_s)));
+                     in_percent(median_error(c, &CalibratedRun::unseen_s)),
+                     in_percent(worst_error(c, &CalibratedRun::unseen_s)));
 }
 
 std::string numbers_text(const Calibration& c) {
@@ -114,8 +113,8 @@ std::string memory_text(const Calibration& c) {
   for (const MemoryReading& one : c.memory.readings) {
     table.row({one.log, std::string(name_of(one.counter)), fmt::format("{}", one.stage),
                format_bytes(one.measured_bytes), format_bytes(one.before_bytes),
-               signed_percent(one.error(one.before_bytes)), format_bytes(one.after_bytes),
-               signed_percent(one.error(one.after_bytes))});
+               error_in_percent(one.error(one.before_bytes)), format_bytes(one.after_bytes),
+               error_in_percent(one.error(one.after_bytes))});
   }
   std::string text = "\n" + table.text();
   if (c.memory.fits_reserve) {
@@ -145,7 +144,7 @@ std::vector<std::string> advice(const Calibration& c) {
   for (const CalibratedRun& run : c.runs) {
     if (std::fabs(run.error(run.after_s)) > kFarOff) {
       list.push_back(fmt::format("{} is still {} % off: does {} describe that run?", run.log,
-                                 signed_percent(run.error(run.after_s)), run.job_file));
+                                 error_in_percent(run.error(run.after_s)), run.job_file));
     }
     if (run.measured.dropped == 0) list.push_back(run.log + " has a single step, and it holds the warm-up");
   }

@@ -6,6 +6,7 @@
 
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
+#include "report/text_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
@@ -15,7 +16,7 @@ using spec::Precision;
 using spec::Shelf;
 
 std::string format_usd_per_hour(double usd) { return fmt::format("{:.2f}", usd); }
-std::string format_watts(double watts) {
+std::string format_power(double watts) {
   return watts >= 10e3 ? fmt::format("{:.1f} kW", watts / 1e3) : fmt::format("{:.0f} W", watts);
 }
 
@@ -60,7 +61,7 @@ Result<Listing> list_devices(const spec::Catalog& catalog) {
                 quantity_cell(peak(d, Precision::fp16), format_flop_per_s),
                 quantity_cell(peak(d, Precision::bf16), format_flop_per_s),
                 quantity_cell(peak(d, Precision::fp8), format_flop_per_s),
-                quantity_cell(d.power_w, format_watts),
+                quantity_cell(d.power_w, format_power),
                 quantity_cell(d.usd_per_hour, format_usd_per_hour),
                 count_cell(d.year),
                 origin_cell(d.source)};
@@ -107,7 +108,7 @@ Result<Listing> list_nodes(const spec::Catalog& catalog) {
                 count_cell(n.nics),
                 quantity_cell(n.nic_bytes_per_s, format_bytes_per_s),
                 quantity_cell(n.host_memory_bytes, format_bytes),
-                quantity_cell(n.power_w, format_watts),
+                quantity_cell(n.power_w, format_power),
                 origin_cell(n.source)};
       });
 }
@@ -171,12 +172,6 @@ Result<Listing> list_models(const spec::Catalog& catalog) {
                 count_cell(m.max_sequence),
                 origin_cell(m.source)};
       });
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
-  return all;
 }
 
 Result<Listing> list_stacks(const spec::Catalog& catalog) {

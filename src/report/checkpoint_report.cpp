@@ -7,12 +7,11 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/text_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
 namespace {
-
-std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
 // What training pays for one checkpoint, and of the whole run.
 std::string costs_text(const sim::CheckpointRun& run) {
@@ -24,14 +23,14 @@ std::string costs_text(const sim::CheckpointRun& run) {
   const double lost = run.stall_s + run.wait_s + run.slowed_s;
   const double all = run.every * run.step_s + lost;
   const auto row = [&](const std::string& what, double seconds, const std::string& note) {
-    table.row({what, format_seconds(seconds), percent(seconds / all), note});
+    table.row({what, format_seconds(seconds), percent(seconds / all, 2), note});
   };
   row("stall for the snapshot", run.stall_s,
       fmt::format("{}, {} on the fullest rank", format_bytes(run.bytes), format_bytes(run.rank_bytes)));
   if (run.wait_s > 0) row("waiting for the drain before", run.wait_s, "mean of all checkpoints");
   if (run.slowed_s > 0) {
     row("steps that are slower beside the drain", run.slowed_s,
-        fmt::format("the slowest by {}", percent(run.slowest_step_s / run.step_s - 1)));
+        fmt::format("the slowest by {}", percent(run.slowest_step_s / run.step_s - 1, 2)));
   }
   row("all of it", lost, "");
   return "\n" + table.text();
@@ -66,8 +65,8 @@ std::string advice(const sim::CheckpointRun& run) {
                         with_thousands(run.shortest_every), run.shortest_every == 1 ? "" : "s");
   }
   if (run.drawn_share < 1) {
-    text += fmt::format("  simulated with {} of its bytes beside {} steps, and multiplied\n", percent(run.drawn_share),
-                        run.steps.num_steps - 1);
+    text += fmt::format("  simulated with {} of its bytes beside {} steps, and multiplied\n",
+                        percent(run.drawn_share, 2), run.steps.num_steps - 1);
   }
   return text;
 }

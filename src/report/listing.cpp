@@ -5,17 +5,9 @@
 #include <utility>
 
 #include "core/table.hpp"
+#include "report/json_parts.hpp"
 
 namespace twinpod::report {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string printed(const Json& json) {
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
-}
-
-}  // namespace
 
 Cell text_cell(const std::string& text) { return {text, text.empty() ? Json(nullptr) : Json(text)}; }
 

@@ -11,20 +11,17 @@
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
 
 using validate::CollectiveCheck;
-using validate::CollectiveRow;
 using validate::ErrorSummary;
 using validate::GemmCheck;
 using validate::GemmRow;
 
 constexpr int kWorstRows = 10;
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string signed_percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
 std::string median_text(const ErrorSummary& s) { return s.rows == 0 ? "-" : percent(s.median); }
 
@@ -54,7 +51,7 @@ std::vector<const Row*> worst_rows(const std::vector<Row>& rows, int count) {
 
 std::string collectives_by_system(const CollectiveCheck& check) {
   std::map<std::pair<std::string, std::string>, std::array<std::vector<double>, 2>> errors;
-  for (const CollectiveRow& row : check.rows) {
+  for (const validate::CollectiveRow& row : check.rows) {
     errors[{row.system, row.collective}][row.bytes >= validate::kLargeBytes ? 0 : 1].push_back(std::abs(row.error));
   }
   Table table({{"system"},
@@ -82,7 +79,7 @@ std::string collectives_by_system(const CollectiveCheck& check) {
 }
 
 std::string worst_collectives(const CollectiveCheck& check, int worst) {
-  const std::vector<const CollectiveRow*> rows = worst_rows(check.rows, worst);
+  const std::vector<const validate::CollectiveRow*> rows = worst_rows(check.rows, worst);
   if (rows.empty()) return "";
   Table table({{"system"},
                {"collective"},
@@ -92,7 +89,7 @@ std::string worst_collectives(const CollectiveCheck& check, int worst) {
                {"measured", Align::right},
                {"predicted", Align::right},
                {"error", Align::right}});
-  for (const CollectiveRow* row : rows) {
+  for (const validate::CollectiveRow* row : rows) {
     table.row(
         {row->system, row->collective, std::to_string(row->ranks), with_thousands(row->bytes),
          fmt::format("{}/{}", cluster::name_of(row->predicted.algorithm), cluster::name_of(row->predicted.protocol)),
@@ -137,7 +134,7 @@ std::string worst_gemms(const GemmCheck& check, int worst) {
   return "\nlargest errors\n\n" + table.text();
 }
 
-Json collective_row_json(const CollectiveRow& row) {
+Json collective_row_json(const validate::CollectiveRow& row) {
   return {{"line", row.line},
           {"system", row.system},
           {"collective", row.collective},
@@ -216,7 +213,7 @@ std::string gemm_check_text(const std::vector<GemmCheck>& checks, int worst) {
 std::string collective_check_json(const std::vector<CollectiveCheck>& checks) {
   const CollectiveCheck& first = checks.front();
   Json rows = Json::array();
-  for (const CollectiveRow& row : first.rows) rows.push_back(collective_row_json(row));
+  for (const validate::CollectiveRow& row : first.rows) rows.push_back(collective_row_json(row));
   Json fits = Json::array();
   for (const CollectiveCheck& check : checks) {
     fits.push_back({{"numbers", name_of(check.hold_out)},

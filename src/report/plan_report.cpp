@@ -15,6 +15,7 @@
 #include "layout/check.hpp"
 #include "plan/fits.hpp"
 #include "report/tables.hpp"
+#include "report/text_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
@@ -22,7 +23,7 @@ namespace {
 
 using plan::Candidate;
 
-constexpr int kBarWidth = 30;
+constexpr int kPlanBarWidth = 30;
 constexpr std::size_t kMostLines = 24;  // of a curve or a Pareto set on a screen
 
 // Four digits, for layouts next to each other in a ranking are often alike in the first three.
@@ -42,13 +43,9 @@ std::string signed_seconds(double seconds) {
   return (seconds < 0 ? "-" : "+") + (size >= 100 ? fmt::format("{:.0f} s", size) : format_seconds(size));
 }
 
-std::string percent(double share, int decimals = 0) { return fmt::format("{:.{}f} %", 100 * share, decimals); }
-
 std::string memory_text(const spec::Job& job, double bytes) {
   return fmt::format("{} {:>2.0f} %", format_bytes(bytes), 100 * bytes / job.cluster.device.memory_bytes);
 }
-
-std::string usd_text(double usd) { return format_count(usd) + " USD"; }
 
 std::string described(const spec::Job& job, const Candidate& candidate) {
   const std::string servers =
@@ -85,7 +82,7 @@ std::string effort(const PlanView& view) {
   const auto count = [](std::uint64_t number) { return with_thousands(static_cast<double>(number)); };
   std::string text = fmt::format("{} layouts tried, {} fit", count(found.evaluated), count(found.feasible));
   if (view.options.memory_margin > 0)
-    text += fmt::format(" with {} of memory free", percent(view.options.memory_margin));
+    text += fmt::format(" with {} of memory free", percent(view.options.memory_margin, 0));
   if (found.too_slow > 0) {
     text += fmt::format(" and take at most {} a step ({} more fit, but take longer)",
                         format_seconds(view.options.within_step_s), count(found.too_slow));
@@ -170,7 +167,7 @@ void add_layout_columns(const std::vector<Candidate>& shown, RankingColumns& col
 void add_figure_columns(const PlanView& view, const PlanRates& rates, RankingColumns& columns) {
   const spec::Job& job = view.job;
   columns.push_back({{"step", Align::right}, [](const Candidate& c) { return step_text(c.step_time_s); }});
-  columns.push_back({{"MFU", Align::right}, [&](const Candidate& c) { return percent(rates.of(c).mfu, 1); }});
+  columns.push_back({{"MFU", Align::right}, [&](const Candidate& c) { return percent(rates.of(c).mfu); }});
   columns.push_back({{"memory", Align::right}, [&](const Candidate& c) { return memory_text(job, c.memory_bytes); }});
   columns.push_back(
       {{"tokens/s", Align::right}, [&](const Candidate& c) { return format_count(rates.of(c).tokens_per_s); }});
@@ -214,7 +211,7 @@ std::string memory_line(const spec::Job& job, const plan::MemoryUse& use) {
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   const double capacity = job.cluster.device.memory_bytes;
   return fmt::format("memory {} of {} ({}), most of it {} {} and {} {}\n", format_bytes(use.total()),
-                     format_bytes(capacity), percent(use.total() / capacity), parts[0].first,
+                     format_bytes(capacity), percent(use.total() / capacity, 0), parts[0].first,
                      format_bytes(parts[0].second), parts[1].first, format_bytes(parts[1].second));
 }
 
@@ -242,15 +239,16 @@ std::string cost_table(const plan::StepTime& step, const plan::Bottleneck& found
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] == 0) continue;
     table.row({std::string(found.costs[i].name), fmt::format("{:.{}f}", shown[i], decimals),
-               fmt::format("{:.1f}", shares[i]), bar(percents[i] / percents.front(), kBarWidth)});
+               fmt::format("{:.1f}", shares[i]), bar(percents[i] / percents.front(), kPlanBarWidth)});
   }
   return table.text();
 }
 
 std::string bottleneck_line(const plan::Bottleneck& found) {
   if (found.largest.name.empty()) return "";
-  return fmt::format("compute is {} of the step; the most beside it is {}, {}: {}\n{}\n", percent(found.compute_share),
-                     found.largest.name, found.largest.meaning, percent(found.share), found.advice);
+  return fmt::format("compute is {} of the step; the most beside it is {}, {}: {}\n{}\n",
+                     percent(found.compute_share, 0), found.largest.name, found.largest.meaning,
+                     percent(found.share, 0), found.advice);
 }
 
 std::string winner(const PlanView& view) {
@@ -384,11 +382,11 @@ std::string curve_table(const PlanView& view, const PlanRates& rates) {
   for (const Candidate& c : shown) {
     const PlanFigures figures = rates.of(c);
     const double scale = relative_scale(view.found, c);
-    std::vector<std::string> cells = {with_thousands(c.devices), step_text(c.step_time_s), percent(figures.mfu, 1)};
+    std::vector<std::string> cells = {with_thousands(c.devices), step_text(c.step_time_s), percent(figures.mfu)};
     if (figures.time_to_train_s) cells.push_back(format_seconds(*figures.time_to_train_s));
     if (figures.cost_usd) cells.push_back(usd_text(*figures.cost_usd));
     cells.push_back(fmt::format("{:.3f}", scale));
-    cells.push_back(bar(scale, kBarWidth));
+    cells.push_back(bar(scale, kPlanBarWidth));
     table.row(std::move(cells));
   }
   return table.text() + left_out(shown.size(), view.found.of_devices.size());

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/at.hpp"
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
@@ -24,8 +25,6 @@ using program::Op;
 using program::OpKind;
 using program::Program;
 using Json = nlohmann::ordered_json;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 int layers_of(const Program& program, const Kind& kind) {
   std::size_t layers = 0;

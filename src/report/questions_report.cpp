@@ -9,6 +9,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/text_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
@@ -17,10 +18,6 @@ namespace {
 using plan::Answer;
 
 constexpr std::size_t kMostChanges = 3;  // of a layout that are told one by one
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
-std::string usd_text(double usd) { return format_count(usd) + " USD"; }
 
 std::string usd_text(const std::optional<double>& usd) { return usd ? usd_text(*usd) : "-"; }
 
@@ -64,8 +61,6 @@ std::string answer_lines(const Answer& answer) {
                       format_seconds(m.step_time_s), format_count(m.tokens_per_s), percent(m.mfu), memory_text(answer));
   return text;
 }
-
-std::string joined(const std::vector<std::string>& texts) { return fmt::format("{}", fmt::join(texts, ", ")); }
 
 // ---- What if ----
 
@@ -148,22 +143,23 @@ std::string deadline_rows(const plan::DeadlineAnswer& answer) {
 // ---- Side by side ----
 
 // A column of figures: how to read it, and which end is good.
-struct Figure {
+struct Yardstick {
   std::string header;
   std::function<std::optional<double>(const Answer&)> value;
   std::function<std::string(double)> text;
   enum class Good { less, more, neither } good = Good::less;
 };
 
-std::vector<Figure> figures() {
+std::vector<Yardstick> yardsticks() {
   const auto seconds = [](double value) { return format_seconds(value); };
+  const auto share = [](double value) { return percent(value); };
   const auto usd = [](double value) { return usd_text(value); };
   return {
       {"step", [](const Answer& a) { return std::optional(a.metrics.step_time_s); }, seconds},
       {"tokens/s", [](const Answer& a) { return std::optional(a.metrics.tokens_per_s); }, format_count,
-       Figure::Good::more},
-      {"MFU", [](const Answer& a) { return std::optional(a.metrics.mfu); }, percent, Figure::Good::more},
-      {"memory", [](const Answer& a) { return std::optional(a.memory_bytes); }, format_bytes, Figure::Good::neither},
+       Yardstick::Good::more},
+      {"MFU", [](const Answer& a) { return std::optional(a.metrics.mfu); }, share, Yardstick::Good::more},
+      {"memory", [](const Answer& a) { return std::optional(a.memory_bytes); }, format_bytes, Yardstick::Good::neither},
       {"USD/M tokens", plan::usd_per_million_tokens, [](double value) { return fmt::format("{:.3g}", value); }},
       {"time", [](const Answer& a) { return a.metrics.time_to_train_s; }, seconds},
       {"cost", [](const Answer& a) { return a.metrics.cost_usd; }, usd},
@@ -172,26 +168,26 @@ std::vector<Figure> figures() {
   };
 }
 
-std::optional<double> value_of(const Figure& figure, const plan::Contender& contender) {
+std::optional<double> value_of(const Yardstick& figure, const plan::Contender& contender) {
   return contender.best ? figure.value(*contender.best) : std::nullopt;
 }
 
 // The best of a column; empty when it is of one contender only.
-std::optional<double> best_value(const Figure& figure, const std::vector<plan::Contender>& contenders) {
+std::optional<double> best_value(const Yardstick& figure, const std::vector<plan::Contender>& contenders) {
   std::optional<double> best;
   int known = 0;
   for (const plan::Contender& contender : contenders) {
     const std::optional<double> value = value_of(figure, contender);
     if (!value) continue;
     ++known;
-    if (!best || (figure.good == Figure::Good::more ? *value > *best : *value < *best)) best = value;
+    if (!best || (figure.good == Yardstick::Good::more ? *value > *best : *value < *best)) best = value;
   }
-  return known > 1 && figure.good != Figure::Good::neither ? best : std::nullopt;
+  return known > 1 && figure.good != Yardstick::Good::neither ? best : std::nullopt;
 }
 
-std::vector<Figure> known_figures(const std::vector<plan::Contender>& contenders) {
-  std::vector<Figure> known = figures();
-  std::erase_if(known, [&](const Figure& figure) {
+std::vector<Yardstick> known_figures(const std::vector<plan::Contender>& contenders) {
+  std::vector<Yardstick> known = yardsticks();
+  std::erase_if(known, [&](const Yardstick& figure) {
     return std::none_of(contenders.begin(), contenders.end(),
                         [&](const plan::Contender& c) { return value_of(figure, c).has_value(); });
   });
@@ -418,16 +414,16 @@ Json largest_model_json(const plan::LargestModel& answer) {
 }
 
 std::string side_by_side_text(const std::vector<plan::Contender>& contenders) {
-  const std::vector<Figure> known = known_figures(contenders);
+  const std::vector<Yardstick> known = known_figures(contenders);
   std::vector<Column> columns = {{"cluster"}, {"devices", Align::right}};
-  for (const Figure& figure : known) columns.push_back({figure.header, Align::right});
+  for (const Yardstick& figure : known) columns.push_back({figure.header, Align::right});
   columns.push_back({"best layout"});
   Table table(columns, {.indent = 2});
   for (const plan::Contender& contender : contenders) {
     std::vector<std::string> cells = {
         cluster_name(contender.job),
         with_thousands(contender.best ? contender.best->job.cluster.devices : contender.job.cluster.devices)};
-    for (const Figure& figure : known) {
+    for (const Yardstick& figure : known) {
       const std::optional<double> value = value_of(figure, contender);
       const bool best = value && value == best_value(figure, contenders);
       cells.push_back(value ? (best ? "*" : "") + figure.text(*value) : "-");

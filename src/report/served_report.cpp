@@ -33,7 +33,7 @@ double utilisation(const ServedView& view) {
 
 // Median over the steps, the first ones left out: they warm up.
 // Of all workers: a batch at the rate of the run.
-double step_seconds(const ServedView& view) {
+double served_step_seconds(const ServedView& view) {
   const double rate = ps::steady_tokens_per_second(view.run.report);
   return rate > 0 ? view.job.training.global_batch * view.job.training.sequence / rate : 0;
 }
@@ -81,11 +81,6 @@ std::string percent_list(const ps::ServedReport& report, const std::vector<doubl
   return text;
 }
 
-double mean_of(const std::vector<double>& values) {
-  if (values.empty()) return 0;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 void add_updates(const ps::ServedReport& report, Table& table) {
   const auto number = [](std::uint64_t count) { return with_thousands(static_cast<double>(count)); };
   table.row({"updates applied", number(report.updates_applied), "pushes of a shard that are in the values"});
@@ -107,7 +102,7 @@ void add_results(const ServedView& view, std::string& text) {
   };
   table.row({"rate", fmt::format("{:.0f} tokens/s", ps::steady_tokens_per_second(report)),
              "of all workers together, while all are at work"});
-  table.row({"step", format_seconds(step_seconds(view)),
+  table.row({"step", format_seconds(served_step_seconds(view)),
              view.predicted_step_s > 0
                  ? fmt::format("of all workers; predicted {}", format_seconds(view.predicted_step_s))
                  : "of all workers"});
@@ -214,7 +209,7 @@ std::string served_json(const ServedView& view) {
   json["mfu"] = utilisation(view);
   json["scale_factor"] = served_scale_factor(run.report);
   json["peak_flop_per_s"] = view.peak_flop_per_s;
-  json["step_time_s"] = step_seconds(view);
+  json["step_time_s"] = served_step_seconds(view);
   json["predicted_step_time_s"] = view.predicted_step_s > 0 ? Json(view.predicted_step_s) : Json(nullptr);
   json["peak_memory_bytes"] = run.peak_bytes;
   json["predicted_peak_memory_bytes"] = run.predicted_bytes;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/table.hpp"
 #include "core/thousands.hpp"
@@ -11,20 +10,17 @@
 #include "ps/throughput.hpp"
 #include "report/json_parts.hpp"
 #include "report/served_parts.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
-
-double mean_of(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 double most_of(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 // Median, the pull and the push included.
-double step_seconds(const ps::ServedReport& report) {
+double median_step_seconds(const ps::ServedReport& report) {
   std::vector<double> seconds;
   for (const ps::WorkerStep& step : report.steps) seconds.push_back(step.end_s - step.begin_s);
   if (seconds.empty()) return 0;
@@ -36,8 +32,6 @@ double step_seconds(const ps::ServedReport& report) {
 double share(const ps::ServedReport& report, double seconds) {
   return report.seconds > 0 ? seconds / report.seconds : 0;
 }
-
-std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
 // What is busy longest.
 std::string bottleneck(const SimulatedServedView& view) {
@@ -68,7 +62,7 @@ std::string simulated_served_text(const SimulatedServedView& view) {
   std::string text = fmt::format("{} on {} x {}, {}\n  {}\n\n", view.job.model.name, choice.workers * choice.group,
                                  view.job.cluster.device.name, view.job.cluster.name, choice_text(choice));
   Table table({{""}, {"", Align::right}, {""}}, {.indent = 2});
-  table.row({"step", format_seconds(step_seconds(report)),
+  table.row({"step", format_seconds(median_step_seconds(report)),
              fmt::format("of a worker, median; its passes take {}", format_seconds(view.input.job.step_s))});
   table.row({"rate", fmt::format("{} tokens/s", format_count(ps::steady_tokens_per_second(report))),
              "of all workers together, while all are at work"});
@@ -112,7 +106,7 @@ std::string simulated_served_json(const SimulatedServedView& view) {
   json["cluster"] = view.job.cluster.name;
   add_choice(view.input.choice, json);
   json["steps"] = view.input.job.steps;
-  json["step_time_s"] = step_seconds(report);
+  json["step_time_s"] = median_step_seconds(report);
   json["passes_s"] = view.input.job.step_s;
   json["tokens_per_s"] = ps::steady_tokens_per_second(report);
   json["alone_tokens_per_s"] = view.alone_tokens_per_s;

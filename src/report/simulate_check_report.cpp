@@ -9,14 +9,13 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
 
 using validate::SimulatedRun;
 using validate::Statistics;
-
-std::string signed_percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
 struct Summary {
   Statistics simulated;

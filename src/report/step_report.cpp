@@ -13,6 +13,7 @@
 #include "report/checkpoint_report.hpp"
 #include "report/compare.hpp"
 #include "report/tables.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -33,8 +34,6 @@ double peak_memory(const StepView& view) {
   for (const program::MemoryOverTime& memory : view.memory) peak = std::max(peak, memory.peak_bytes);
   return peak;
 }
-
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string headline(const StepView& view) {
   const double step = view.run.step_s;

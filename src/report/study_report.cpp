@@ -9,11 +9,10 @@
 #include "ps/throughput.hpp"
 #include "report/json_parts.hpp"
 #include "report/served_parts.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
-
-std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 void add_measured(const Study& study, std::string& text) {
   Table table({{"mode"},
@@ -31,7 +30,7 @@ void add_measured(const Study& study, std::string& text) {
     const auto bytes = static_cast<double>(one.report.pushed_bytes + one.report.pulled_bytes);
     const std::string to_target = one.time_to_target_s >= 0 ? format_seconds(one.time_to_target_s) : "not reached";
     table.row({one.mode, fmt::format("{:.0f}", one.tokens_per_s), fmt::format("{:.0f}", one.simulated_tokens_per_s),
-               fmt::format("{:.2f}", one.scale_factor), percent(one.waiting_share),
+               fmt::format("{:.2f}", one.scale_factor), percent(one.waiting_share, 0),
                one.served ? fmt::format("{:.2f}", ps::mean_staleness(one.report)) : "-",
                one.served ? fmt::format("{}", one.report.staleness_max) : "-", one.served ? format_bytes(bytes) : "-",
                fmt::format("{:.3f}", one.final_loss), to_target});

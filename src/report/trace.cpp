@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "core/at.hpp"
 #include "report/trace_flows.hpp"
 
 namespace twinpod::report {
@@ -23,8 +24,6 @@ using program::PlacedOp;
 constexpr std::size_t kFlushBytes = 1 << 20;
 constexpr std::size_t kMaxSlices = 400'000;  // some 100 MB; viewers become slow beyond
 constexpr std::int64_t kCoarseSteps = 2000;  // of the memory's curve in a coarse trace
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Threads are numbered apart from those of other processes: viewers take a thread's number for unique.
 int thread_of(int process, Lane lane) { return process * 10 + static_cast<int>(lane) + 1; }

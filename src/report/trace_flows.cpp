@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/at.hpp"
+
 namespace twinpod::report {
 namespace {
 
@@ -16,8 +18,6 @@ using program::OpKind;
 using program::Program;
 
 constexpr int kNone = -1;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // An op of a line: instance and index in its block.
 struct Place {

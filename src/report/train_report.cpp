@@ -50,7 +50,7 @@ Json memory_parts(const std::vector<program::BytesByKind>& by_rank, std::size_t 
   return json;
 }
 
-std::string layout_text(const spec::Job& job) {
+std::string mesh_text(const spec::Job& job) {
   const spec::Layout& l = job.layout;
   std::string text = fmt::format("dp {}, tp {}, pp {}", spec::data_parallel(job), l.tp, l.pp);
   if (l.sequence_parallel && l.tp > 1) text += ", sequence parallel";
@@ -209,7 +209,7 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
 std::string train_text(const TrainView& view) {
   const spec::Job& job = view.job;
   std::string text = fmt::format("{}: {} rank{} ({}), {}\n", job.name, job.cluster.devices,
-                                 job.cluster.devices == 1 ? "" : "s", view.transport, layout_text(job));
+                                 job.cluster.devices == 1 ? "" : "s", view.transport, mesh_text(job));
   text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
                       job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
                       format_seconds(view.run.seconds));

@@ -12,6 +12,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/text_parts.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -28,8 +29,7 @@ struct Group {
   Wanted wanted;
 };
 
-std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
-std::string signed_percent(double share) { return fmt::format("{:+.1f}", 100 * share); }
+std::string signed_in_percent(double share) { return fmt::format("{:+.1f}", 100 * share); }
 
 bool starts_with(const std::string& text, std::string_view start) { return text.rfind(start, 0) == 0; }
 
@@ -100,7 +100,7 @@ std::string rows_text(const Validation& v, const ValidationOptions& options) {
                {"fitted to"}});
   for (const Case* one : shown_cases(v, options)) {
     table.row({one->run.id, stack_name(*one), device_name(*one), fmt::format("{}", one->made.job.cluster.devices),
-               format_seconds(one->run.measured_s()), format_seconds(one->predicted_s), signed_percent(one->error()),
+               format_seconds(one->run.measured_s()), format_seconds(one->predicted_s), signed_in_percent(one->error()),
                is_used_for_fit(v, *one) ? "yes" : "no"});
   }
   return table.text();
@@ -108,8 +108,8 @@ std::string rows_text(const Validation& v, const ValidationOptions& options) {
 
 void add_statistics_row(const std::string& name, const Statistics& s, Table& table) {
   if (s.count == 0) return;
-  table.row(
-      {name, with_thousands(s.count), percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias)});
+  table.row({name, with_thousands(s.count), in_percent(s.median), in_percent(s.mean), in_percent(s.p90),
+             signed_in_percent(s.bias)});
 }
 
 std::string statistics_text(const Validation& v, const ValidationOptions& options) {
@@ -151,13 +151,13 @@ std::string memory_text(const Validation& v, const ValidationOptions& options) {
       {{"memory of a device"}, {"measured", Align::right}, {"predicted", Align::right}, {"error, %", Align::right}});
   for (const MemoryCase* one : shown_memory(v, options)) {
     table.row({one->run.id, format_bytes(one->measured_bytes), format_bytes(one->predicted_bytes),
-               signed_percent(one->error())});
+               signed_in_percent(one->error())});
   }
   const Statistics s = validate::statistics(validate::memory_errors(v.memory, [](const MemoryCase&) { return true; }));
   if (s.count == 0) return "";
   return table.text() +
          fmt::format("error of the memory: {} runs, median {} %, mean {} %, 90 % below {} %, bias {} %\n", s.count,
-                     percent(s.median), percent(s.mean), percent(s.p90), signed_percent(s.bias));
+                     in_percent(s.median), in_percent(s.mean), in_percent(s.p90), signed_in_percent(s.bias));
 }
 
 std::string uncovered_text(const Validation& v) {
