@@ -41,7 +41,7 @@ struct Found {
   std::vector<Updates> updates = {};
 };
 
-Result<std::vector<std::int64_t>> sizes_of(const Arguments& arguments) {
+Result<std::vector<std::int64_t>> value_sizes(const Arguments& arguments) {
   const auto text = arguments.value("bytes");
   if (!text) return std::vector<std::int64_t>{4 << 20, 16 << 20, 64 << 20};
   const Result<double> bytes = parse_quantity(*text, Quantity::bytes);
@@ -55,7 +55,7 @@ Result<std::vector<std::int64_t>> sizes_of(const Arguments& arguments) {
 
 // Each size in one shard, and in many.
 Result<std::vector<Row>> rows_of(const Arguments& arguments) {
-  const Result<std::vector<std::int64_t>> sizes = sizes_of(arguments);
+  const Result<std::vector<std::int64_t>> sizes = value_sizes(arguments);
   if (!sizes) return tl::unexpected(sizes.error());
   ps::ExchangeRequest request;
   const Result<int> rounds = whole_number(arguments, "rounds", 1, request.rounds);
