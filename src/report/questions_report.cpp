@@ -19,8 +19,6 @@ using plan::Answer;
 
 constexpr std::size_t kMostChanges = 3;  // of a layout that are told one by one
 
-std::string usd_text(const std::optional<double>& usd) { return usd ? usd_text(*usd) : "-"; }
-
 std::string time_text(const Answer& answer) {
   return answer.metrics.time_to_train_s ? format_seconds(*answer.metrics.time_to_train_s) : "-";
 }
