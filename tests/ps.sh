@@ -215,6 +215,20 @@ check "refuses more hosts than workers" refuses 2 "one on each host" --servers 1
 check "refuses a host without servers" refuses 2 "--servers" --host 1
 check "refuses a fault without servers" refuses 2 "--servers" --fault kill:server:2@3
 
+# The commands at the head of the example, as they stand there.
+shows() {
+  local -a words
+  local line commands=0
+  while read -r line; do
+    read -ra words <<<"${line/served.json/$scratch/served.json}"
+    timeout 60 "$program" "${words[@]}" --json >"$scratch/shown.json" 2>"$scratch/err" </dev/null || { cat "$scratch/err" && return 1; }
+    holds shown "run['steps'] == 200 and run['final_loss'] < 3 and run['time_to_target_s'] and $all_counted" || return 1
+    commands=$((commands + 1))
+  done < <(sed -n 's|^# *\./twinpod \(train .*\)|\1|p' examples/served-gpt.yaml)
+  ((commands == 3)) && holds shown "run['deaths'] == 1" && grep -q '"update"' "$scratch/served.json"
+}
+check "the example" shows
+
 measures() {  # a rate on a busy machine says little: that it is measured, and all of it
   timeout 60 "$program" bench ps --bytes 2MiB --rounds 1 --json >"$scratch/bench.json" </dev/null &&
     timeout 60 "$program" bench ps --bytes 256KiB --rounds 1 >"$scratch/bench.txt" </dev/null && python3 -c 'import json, sys
