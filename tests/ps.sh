@@ -111,6 +111,45 @@ names = [event["name"] for event in json.load(open(sys.argv[2]))["traceEvents"]]
 assert names.count("passes") == 60 == names.count("push"), names' "$scratch/metrics" "$scratch/trace"
 }
 check "metrics and a trace" writes
+# Of a chosen step each server has its own shards' pushes, all of them; a death costs none that a copy has.
+traces() {  # traces COPIES STEPS FLAG...: how often each push is in the trace, and of which steps it is
+  local copies=$1 steps=$2
+  shift 2
+  trains traced --servers 2 --workers 2 --copies "$copies" --trace "$scratch/trace" "$@" && python3 -c 'import json, sys
+run, trace = (json.load(open(path)) for path in sys.argv[1:3])
+copies, steps = int(sys.argv[3]), int(sys.argv[4])
+slices = [event for event in trace["traceEvents"] if event.get("cat") == "server"]
+updates = {}
+for one in slices:
+    if one["name"] == "update":
+        updates[one["tid"]] = updates.get(one["tid"], 0) + one["args"]["updates"]
+assert sorted(updates) == [1, 2], updates
+assert sum(updates.values()) * run["steps"] == copies * steps * run["updates_applied"], (updates, run["updates_applied"])
+if copies == 2:
+    assert updates[1] == updates[2], updates
+assert steps > 1 or {one["args"]["step"] for one in slices} == {3}
+assert all(one["dur"] >= 0 and one["args"]["waited_s"] >= 0 for one in slices)
+assert sum(one["args"].get("answers", 0) for one in slices) > 0
+queues = {event["name"]: event["args"]["messages"] for event in trace["traceEvents"] if event["ph"] == "C"}
+assert queues == {f"server {i}: messages waiting": 0 for i in (0, 1)}, queues  # behind the last message
+passes = [event for event in trace["traceEvents"] if event["name"] == "passes"]
+assert len(passes) == 2 * steps, passes' "$scratch/traced.json" "$scratch/trace" "$copies" "$steps"
+}
+check "a trace of one step has the updates of all servers: sync" traces 1 1 --trace-step 3
+check "a trace of one step has the updates of all servers: ssp, two copies" traces 2 1 --mode ssp:1 --trace-step 3
+check "a trace of all steps has all updates" traces 1 6 --mode async
+traces_a_death() {
+  trains traced --servers 2 --workers 2 --copies 2 --mode ssp:1 --steps 60 --pace 10ms --fault kill:server:1@10 \
+    --trace "$scratch/trace" && python3 -c 'import json, sys
+run, trace = (json.load(open(path)) for path in sys.argv[1:])
+updates = {1: [0] * 60, 2: [0] * 60}
+for one in trace["traceEvents"]:
+    if one["name"] == "update":
+        updates[one["tid"]][one["args"]["step"] - 1] += one["args"]["updates"]
+assert run["deaths"] == 1 and 60 * updates[1][0] == sum(updates[1]) == run["updates_applied"], updates
+assert updates[2][:8] == updates[1][:8] and updates[2][50:] == updates[1][50:], updates' "$scratch/traced.json" "$scratch/trace"
+}
+check "a server that died has in the trace what it did, and who came for it the rest" traces_a_death
 check "ssp:2, compressed, groups of two ranks" learns "run['staleness_max'] <= 2 and
   run['pushed_bytes'] < run['pulled_bytes'] / 2 and run['peak_memory_bytes'] == run['predicted_peak_memory_bytes']" \
   --servers 1 --workers 2 --mode ssp:2 --compress top-k:0.1 --group 2
@@ -175,6 +214,20 @@ check "refuses a fault of nobody" refuses 2 "0 to 1" --servers 2 --workers 2 --f
 check "refuses more hosts than workers" refuses 2 "one on each host" --servers 1 --workers 1 --hosts 10.0.0.1,10.0.0.2
 check "refuses a host without servers" refuses 2 "--servers" --host 1
 check "refuses a fault without servers" refuses 2 "--servers" --fault kill:server:2@3
+
+# The commands at the head of the example, as they stand there.
+shows() {
+  local -a words
+  local line commands=0
+  while read -r line; do
+    read -ra words <<<"${line/served.json/$scratch/served.json}"
+    timeout 60 "$program" "${words[@]}" --json >"$scratch/shown.json" 2>"$scratch/err" </dev/null || { cat "$scratch/err" && return 1; }
+    holds shown "run['steps'] == 200 and run['final_loss'] < 3 and run['time_to_target_s'] and $all_counted" || return 1
+    commands=$((commands + 1))
+  done < <(sed -n 's|^# *\./twinpod \(train .*\)|\1|p' examples/served-gpt.yaml)
+  ((commands == 3)) && holds shown "run['deaths'] == 1" && grep -q '"update"' "$scratch/served.json"
+}
+check "the example" shows
 
 measures() {  # a rate on a busy machine says little: that it is measured, and all of it
   timeout 60 "$program" bench ps --bytes 2MiB --rounds 1 --json >"$scratch/bench.json" </dev/null &&

@@ -117,14 +117,13 @@ Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
       return input_error("--fault rehearses the death of servers and workers", "--servers 3 --copies 2 --fault ...");
     return {};
   }
-  for (const std::string_view flag :
-       {"ranks", "threads", "store", "checkpoint-every", "keep", "resume", "timeline", "trace-step"}) {
+  for (const std::string_view flag : {"ranks", "threads", "store", "checkpoint-every", "keep", "resume", "timeline"}) {
     if (!arguments.has(flag)) continue;
     const bool saves = flag == "store" || flag == "checkpoint-every" || flag == "keep" || flag == "resume";
     return input_error(fmt::format("--{} does not go with --servers", flag),
                        saves ? "without it: --copies 2 keeps a second copy of all parameters on other servers"
                        : flag == "ranks" ? "--workers N, and --group N for ranks of a worker"
-                                         : "--trace FILE has the steps of all workers");
+                                         : "--trace FILE has the steps of all workers, and what servers did");
   }
   if (comm::started_by_mpi()) {
     return input_error("--servers under mpirun or srun: MPI ends with its first rank, servers do not",
@@ -288,6 +287,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   request.deterministic = arguments.has("deterministic");
   set_basis(arguments, request);
   request.record_step = *step - 1;
+  request.names_step = arguments.has("trace-step");
   request.metrics = arguments.value_or("metrics", "");
   request.timeline = arguments.value_or("timeline", "");
   request.trace = arguments.value_or("trace", "");

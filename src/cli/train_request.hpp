@@ -32,6 +32,7 @@ struct TrainRequest {
   bool measures_machine = false;  // no cluster is named: the ranks find out what this one does
   std::string basis = {};         // of the prediction
   int record_step = 3;
+  bool names_step = false;                              // by --trace-step
   std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
   TrainStore store = {};                                // where it is saved, and resumed from
   spec::Node document = {};                             // of the job, for checkpoints

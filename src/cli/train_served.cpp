@@ -65,6 +65,11 @@ double predicted_step_s(const TrainRequest& request, const TrainPlan& plan, doub
   return rate > 0 ? plan.job.training.global_batch * plan.job.training.sequence / rate : 0;
 }
 
+// -1: all are. Local steps of one clock are traced together.
+std::int64_t traced_clock(const TrainRequest& request) {
+  return request.names_step ? request.record_step / request.served->local_steps : -1;
+}
+
 std::vector<std::string> notes_of(const ps::Choice& choice, const spec::Job& job) {
   std::vector<std::string> notes;
   if (job.training.recipe.clip > 0 && choice.local_steps == 1 && choice.settings.mode != ps::Mode::sync) {
@@ -90,6 +95,7 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   const Result<ServedFigures> figures = measured_figures(request, plan);
   if (!figures) return tl::unexpected(figures.error());
   constexpr int kReplacements = 16;
+  constexpr std::int64_t kTracedMessages = 100'000;  // viewers become slow above a few hundred thousand events
   Teller teller(plan.job, figures->peak_flop_per_s, metrics);
   train::ServedSettings settings;
   settings.steps = train::steps_of(plan.job);
@@ -101,11 +107,12 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   settings.port = request.port;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
   settings.watch = killer(request.faults, settings.steps);
+  if (!request.trace.empty()) settings.diary = {.entries = kTracedMessages, .clock = traced_clock(request)};
   const Result<train::ServedResult> run = train::run_served(plan.job, plan.samples, choice, settings);
   teller.end();
   if (!run) return tl::unexpected(run.error());
   if (!request.trace.empty()) {
-    const Result<void> wrote = write_file(request.trace, report::served_trace(run->report));
+    const Result<void> wrote = write_file(request.trace, report::served_trace(run->report, traced_clock(request)));
     if (!wrote) return tl::unexpected(wrote.error());
   }
   report::ServedView view{plan.job, choice, *run, figures->peak_flop_per_s};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ps/compress.hpp"
+#include "ps/diary.hpp"
 #include "ps/state.hpp"
 #include "ps/straggler.hpp"
 
@@ -53,9 +54,11 @@ struct ServedReport {
   std::uint64_t updates_dropped = 0;  // by backup workers, on purpose
   int failovers = 0;
   int deaths = 0;
-  std::vector<double> server_busy_s = {};    // of each server that was there at the end: handling messages
-  std::vector<double> server_queue_s = {};   // mean time that a message waited for it
-  std::vector<double> worker_waited_s = {};  // by place
+  std::vector<double> server_busy_s = {};     // of each server that was there at the end: handling messages
+  std::vector<double> server_queue_s = {};    // mean time that a message waited for it
+  std::vector<double> worker_waited_s = {};   // by place
+  std::vector<Handled> server_messages = {};  // if a trace was asked for; each server's in their order
+  std::int64_t server_messages_left_out = 0;  // there were more than are kept
 };
 
 inline double tokens_per_second(const ServedReport& report) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "comm/wait.hpp"
 
@@ -29,6 +30,17 @@ void count(ServerCounters& counters, const Message& message, std::int64_t begin_
   ++counters.messages;
   counters.busy_s += static_cast<double>(comm::now_ns() - begin_ns) * 1e-9;
   if (message.sent_ns > 0) counters.queued_s += static_cast<double>(begin_ns - message.sent_ns) * 1e-9;
+}
+
+void take(const Link& link, Server& server, Message& message, Outbox& out) {
+  const std::vector<NodeId> servers = message.kind == Kind::view ? server.view.servers : std::vector<NodeId>{};
+  const std::vector<NodeId> workers = message.kind == Kind::view ? server.view.workers : std::vector<NodeId>{};
+  handle(server, message, out);
+  message.payload = {};
+  if (!servers.empty() || !workers.empty()) {
+    forget_gone(link, servers, server.view.servers);
+    forget_gone(link, workers, server.view.workers);
+  }
 }
 
 void ask_all(Client& client, Outbox& out) {
@@ -157,8 +169,10 @@ Result<void> leave(Client& client) {
   return wait_until(client, "leaving", [&] { return client.worker.expelled; });
 }
 
-void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop) {
+void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop,
+           const Observer& observer) {
   Outbox out;
+  std::int64_t clock = 0;  // of the last message that was observed
   start(server, out);
   send_all(link, out);
   std::int64_t next_tick = comm::now_ns() + in_ns(tick_s);
@@ -168,16 +182,16 @@ void serve(const Link& link, Server& server, double tick_s, const std::function<
     while (link.receive(link.state, message)) {
       came = true;
       const std::int64_t begin_ns = comm::now_ns();
-      const std::vector<NodeId> servers = message.kind == Kind::view ? server.view.servers : std::vector<NodeId>{};
-      const std::vector<NodeId> workers = message.kind == Kind::view ? server.view.workers : std::vector<NodeId>{};
-      handle(server, message, out);
-      message.payload = {};
-      if (!servers.empty() || !workers.empty()) {
-        forget_gone(link, servers, server.view.servers);
-        forget_gone(link, workers, server.view.workers);
-      }
+      const std::optional<Glance> before = observer ? std::optional(glance(server, message, clock)) : std::nullopt;
+      take(link, server, message, out);
+      std::optional<Handled> seen = before ? std::optional(handled(*before, server, out)) : std::nullopt;
       send_all(link, out);
       count(server.counters, message, begin_ns);
+      if (!seen) continue;
+      clock = seen->clock;
+      seen->begin_ns = begin_ns;
+      seen->end_ns = comm::now_ns();
+      observer(*seen);
     }
     if (comm::now_ns() >= next_tick) {
       tick(server, out);

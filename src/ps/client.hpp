@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "ps/compress.hpp"
+#include "ps/diary.hpp"
 #include "ps/link.hpp"
 #include "ps/server.hpp"
 #include "ps/worker.hpp"
@@ -63,7 +64,9 @@ Result<void> barrier(Client& client);
 Result<void> leave(Client& client);  // after all is acknowledged; if servers clip: behind a last pull
 
 // Until the view has it no more, or `stop` says so, which is asked again and again. Counts how long it was busy and how
-// long messages had waited.
-void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop);
+// long messages had waited. The observer is told of each message; without one, nobody looks.
+using Observer = std::function<void(const Handled&)>;
+void serve(const Link& link, Server& server, double tick_s, const std::function<bool(const Server&)>& stop,
+           const Observer& observer = {});
 
 }  // namespace twinpod::ps

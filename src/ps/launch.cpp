@@ -45,6 +45,7 @@ struct Launcher {
   const WorkerBody& body;
   comm::Segment segment;
   Ledger& ledger;
+  Diary* diary = nullptr;  // null: none is asked for
   Link link = {};
   Controller controller = {};
   std::vector<Process> processes = {};  // alive
@@ -129,12 +130,20 @@ void note(Account& account, const Client& client) {
   const Link& link = *made;
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
   server.memory = link.memory;
-  serve(link, server, launcher.options.client.tick_s, [&](const Server& now) {
+  const auto stop = [&](const Server& now) {
     desk.account.server = now.counters;
     if (!is_closed(launcher.ledger)) return false;
     hand_in(launcher.ledger, place, now);
     return true;
-  });
+  };
+  Observer observer;
+  if (launcher.diary != nullptr) {
+    observer = [&](Handled one) {
+      one.server = place;
+      write(*launcher.diary, one);
+    };
+  }
+  serve(link, server, launcher.options.client.tick_s, stop, observer);
   _exit(0);
 }
 
@@ -387,6 +396,9 @@ LaunchReport report_of(const Launcher& launcher, const std::map<NodeId, int>& se
   for (const auto& [id, place] : servers) report.servers.push_back(id);
   report.updates = launcher.options.hosts.empty() ? balance_of(launcher.ledger, launcher.controller.view, servers)
                                                   : balance_here(launcher.ledger);
+  if (launcher.diary == nullptr) return report;
+  report.handled = entries_of(*launcher.diary);
+  report.left_out = num_left_out(*launcher.diary);
   return report;
 }
 
@@ -420,7 +432,14 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
     comm::unmap_segment(*segment);
     return tl::unexpected(ledger.error());
   }
+  const Result<std::unique_ptr<Diary>> diary =
+      options.diary.entries > 0 ? make_diary(options.diary) : Result<std::unique_ptr<Diary>>(nullptr);
+  if (!diary) {
+    comm::unmap_segment(*segment);
+    return tl::unexpected(diary.error());
+  }
   Launcher launcher{.options = options, .body = body, .segment = *segment, .ledger = **ledger};
+  launcher.diary = diary->get();
   launcher.controller.settings = {options.copies, options.servers, options.workers};
   launcher.controller.shards = options.shards;
   const Result<Link> link = link_of(options, *segment, options.host);

@@ -27,6 +27,7 @@
 
 #include "ps/client.hpp"
 #include "ps/controller.hpp"
+#include "ps/diary.hpp"
 #include "ps/ledger.hpp"
 
 namespace twinpod::ps {
@@ -43,6 +44,7 @@ struct LaunchOptions {
   std::vector<std::string> hosts = {};  // their addresses, the controller's first; none: all on this one
   int host = 0;                         // which of them this is
   int port = 7700;                      // process n listens on port + n
+  DiarySize diary = {};                 // of what servers do; no entries: nobody looks
 };
 
 inline int num_hosts(const LaunchOptions& options) { return std::max(1, static_cast<int>(options.hosts.size())); }
@@ -72,8 +74,10 @@ struct LaunchReport {
   std::map<NodeId, Account> accounts = {};     // of all processes
   int deaths = 0;
   int failovers = 0;
-  Balance updates = {};              // on all shards
-  std::vector<NodeId> servers = {};  // that were there at the end
+  Balance updates = {};               // on all shards
+  std::vector<NodeId> servers = {};   // that were there at the end
+  std::vector<Handled> handled = {};  // by the servers, dead ones too, if there was a diary
+  std::int64_t left_out = 0;          // of it
 };
 
 using WorkerBody = std::function<Result<std::string>(Client&)>;

@@ -163,15 +163,6 @@ void add_protocol(const ps::ServedReport& report, Json& json) {
   json["worker_waited_s"] = report.worker_waited_s;
 }
 
-namespace {
-
-std::string slice(int worker, const char* name, double begin_s, double seconds, std::int64_t step) {
-  return fmt::format(R"({{"ph":"X","name":"{}","pid":1,"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"step":{}}}}})", name,
-                     worker + 1, 1e6 * begin_s, 1e6 * seconds, step + 1);
-}
-
-}  // namespace
-
 double served_scale_factor(const ps::ServedReport& report) {
   double computed = 0;
   for (const ps::WorkerStep& step : report.steps) computed += step.computed_s;
@@ -218,26 +209,6 @@ std::string served_json(const ServedView& view) {
   add_protocol(run.report, json);
   json["notes"] = view.notes;
   return printed(json);
-}
-
-std::string served_trace(const ps::ServedReport& report) {
-  std::string text = R"({"traceEvents":[)"
-                     "\n"
-                     R"({"ph":"M","name":"process_name","pid":1,"args":{"name":"workers"}})";
-  for (std::size_t worker = 0; worker < report.worker_waited_s.size(); ++worker) {
-    text += fmt::format(
-        ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":1,"tid":{},"args":{{"name":"worker {}"}}}})",
-        worker + 1, worker);
-  }
-  for (const ps::WorkerStep& step : report.steps) {
-    const double passes_s = std::min(step.computed_s, step.end_s - step.begin_s - step.waited_s);
-    const double push_s = step.end_s - step.begin_s - step.waited_s - passes_s;
-    text += ",\n" + slice(step.worker, "wait for values", step.begin_s, step.waited_s, step.clock);
-    text += ",\n" + slice(step.worker, "passes", step.begin_s + step.waited_s, passes_s, step.clock);
-    text += ",\n" + slice(step.worker, "push", step.begin_s + step.waited_s + passes_s, push_s, step.clock);
-  }
-  return text + "\n]}\n";
 }
 
 }  // namespace twinpod::report

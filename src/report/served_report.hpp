@@ -27,7 +27,9 @@ double served_scale_factor(const ps::ServedReport& report);
 std::string served_text(const ServedView& view);
 std::string served_json(const ServedView& view);
 
-// The steps of all workers for ui.perfetto.dev or chrome://tracing: waiting for values, passes, pushing.
-std::string served_trace(const ps::ServedReport& report);
+// For ui.perfetto.dev or chrome://tracing. Steps of all workers: waiting for values, passes, pushing. Messages of all
+// servers: updates, answers, and how many waited. Of one clock, or of all (-1). docs/trace.md says what each event
+// holds.
+std::string served_trace(const ps::ServedReport& report, std::int64_t clock = -1);
 
 }  // namespace twinpod::report

@@ -40,28 +40,28 @@ inline std::int64_t event_ns(const nlohmann::json& event, const char* key) {
 }
 
 inline std::string missing_key(const nlohmann::json& event) {
-  using Json = nlohmann::json;
-  const auto has = [&](const char* key, bool (Json::*is)() const noexcept) {
+  using Value = nlohmann::json;
+  const auto has = [&](const char* key, bool (Value::*is)() const noexcept) {
     return event.contains(key) && (event.at(key).*is)();
   };
-  if (!event.is_object() || !has("ph", &Json::is_string) || event.at("ph").get<std::string>().size() != 1) return "ph";
+  if (!event.is_object() || !has("ph", &Value::is_string) || event.at("ph").get<std::string>().size() != 1) return "ph";
   const char phase = event.at("ph").get<std::string>()[0];
   if (std::string("XMCstf").find(phase) == std::string::npos) return "a known ph";
-  if (!has("name", &Json::is_string)) return "name";
-  if (!has("pid", &Json::is_number_integer)) return "pid";
-  if (phase != 'M' && !(has("ts", &Json::is_number) && event.at("ts").get<double>() >= 0)) return "ts";
+  if (!has("name", &Value::is_string)) return "name";
+  if (!has("pid", &Value::is_number_integer)) return "pid";
+  if (phase != 'M' && !(has("ts", &Value::is_number) && event.at("ts").get<double>() >= 0)) return "ts";
   const bool on_thread = phase == 'X' || phase == 's' || phase == 't' || phase == 'f';
-  if (on_thread && !has("tid", &Json::is_number_integer)) return "tid";
-  if (on_thread && !has("cat", &Json::is_string)) return "cat";
-  if (phase == 'X' && !(has("dur", &Json::is_number) && event.at("dur").get<double>() >= 0)) return "dur";
-  if (on_thread && phase != 'X' && !has("id", &Json::is_number_integer)) return "id";
+  if (on_thread && !has("tid", &Value::is_number_integer)) return "tid";
+  if (on_thread && !has("cat", &Value::is_string)) return "cat";
+  if (phase == 'X' && !(has("dur", &Value::is_number) && event.at("dur").get<double>() >= 0)) return "dur";
+  if (on_thread && phase != 'X' && !has("id", &Value::is_number_integer)) return "id";
   if ((phase == 't' || phase == 'f') && event.value("bp", "") != "e") return "bp";
   if (phase == 'X' || phase == 'M' || phase == 'C') {
-    if (!has("args", &Json::is_object)) return "args";
+    if (!has("args", &Value::is_object)) return "args";
   }
   if (phase == 'M') {
     const std::string name = event.at("name").get<std::string>();
-    if (name.starts_with("thread_") && !has("tid", &Json::is_number_integer)) return "tid";
+    if (name.starts_with("thread_") && !has("tid", &Value::is_number_integer)) return "tid";
     const char* key = name.ends_with("sort_index") ? "sort_index" : "name";
     if (!event.at("args").contains(key)) return "the argument of a metadata event";
   }

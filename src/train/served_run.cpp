@@ -86,6 +86,7 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   options.hosts = settings.hosts;
   options.host = settings.host;
   options.port = settings.port;
+  options.diary = settings.diary;
   const int every = job.training.recipe.evaluate_every;
   const std::int64_t last_mark = every > 0 ? settings.steps / every + 1 : 0;
   // Workers that come for dead ones may do some steps again.
@@ -278,6 +279,20 @@ void add_accounts(const ps::LaunchReport& launched, ps::ServedReport& report) {
   }
 }
 
+// What servers did before the first step, when all join, is no part of the run.
+void add_messages(const Chronicle& chronicle, const ps::LaunchReport& launched, ps::ServedReport& report) {
+  for (ps::Handled one : launched.handled) {
+    if (one.begin_ns < chronicle.begin_ns) continue;
+    const auto worker = launched.accounts.find(one.worker);
+    one.worker = worker == launched.accounts.end() ? ps::kNobody : worker->second.place;
+    if (one.sent_ns > 0) one.sent_ns = std::max<std::int64_t>(1, one.sent_ns - chronicle.begin_ns);
+    one.begin_ns -= chronicle.begin_ns;
+    one.end_ns -= chronicle.begin_ns;
+    report.server_messages.push_back(one);
+  }
+  report.server_messages_left_out = launched.left_out;
+}
+
 // ---- evaluation ----
 
 // The values that were set aside, as the parameters of a rank of all.
@@ -412,6 +427,7 @@ Result<ServedResult> run_with(const spec::Job& job, const data::Samples& samples
   ServedResult result;
   add_steps(chronicle, result.report);
   add_accounts(*launched, result.report);
+  add_messages(chronicle, *launched, result.report);
   result.steps = chronicle.notes;
   for (const StepNote& note : result.steps) result.losses.push_back(note.loss);
   result.peak_bytes = static_cast<double>(stage->board->peak_bytes->load());

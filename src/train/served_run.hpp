@@ -47,6 +47,8 @@ struct ServedSettings {
   int host = 0;
   int port = 7700;
   ServedWatch watch = {};
+  // For a trace: the report has what servers did with so many messages at most, of all clocks or of one.
+  ps::DiarySize diary = {};
 };
 
 // The loss on the held-out part by the values of some moment.
