@@ -17,6 +17,36 @@ namespace {
 constexpr std::int64_t kTooLongNs = 50'000'000;  // for one: memory is short or in pieces, so it is not worth while
 constexpr std::size_t kLaterBy = 4;
 constexpr int kTries = 3;  // the kernel itself may hold a page for a moment
+constexpr std::uintptr_t kSmall = 4096;
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000  // headers older than Linux 4.17
+#endif
+
+void* address_of(std::uintptr_t at) { return reinterpret_cast<void*>(at); }  // NOLINT: of memory that we were given
+
+bool is_mapped(std::uintptr_t at) {
+  unsigned char unused = 0;
+  return mincore(address_of(at), kSmall, &unused) == 0 || errno != ENOMEM;
+}
+
+void map(std::uintptr_t begin, std::uintptr_t end) {
+  if (begin < end)
+    mmap(address_of(begin), end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+         0);
+}
+
+// A large buffer of malloc is a mapping of its own, which ends somewhere within a huge page. What is not mapped before
+// or behind it gets mapped, too, at most a huge page of nobody's memory, and then the page can be huge. Where that
+// fails it stays small.
+void fill_up(std::uintptr_t begin, std::uintptr_t end) {
+  std::uintptr_t first = begin, last = end;
+  while (first < end && !is_mapped(first)) first += kSmall;
+  while (last > first && !is_mapped(last - kSmall)) last -= kSmall;
+  if (first == end) return;
+  map(begin, first);
+  map(last, end);
+}
 
 }  // namespace
 
@@ -51,9 +81,10 @@ bool HugePages::is_due(Page& page, std::size_t bytes) {
 void HugePages::make_huge(std::uintptr_t first, std::size_t count) {
   if (count == 0) return;
   const std::int64_t start = now_ns();
-  auto* const memory = reinterpret_cast<void*>(first * kBytes);  // NOLINT: an address that we got
+  fill_up(first * kBytes, (first + count) * kBytes);
   int tries = kTries;
-  while (madvise(memory, count * kBytes, MADV_COLLAPSE) != 0 && errno == EAGAIN && --tries > 0) continue;
+  while (madvise(address_of(first * kBytes), count * kBytes, MADV_COLLAPSE) != 0 && errno == EAGAIN && --tries > 0)
+    continue;
   gave_up_ = now_ns() - start > static_cast<std::int64_t>(count) * kTooLongNs;
 }
 

@@ -2,7 +2,8 @@
 //
 // The kernel looks up every page of the other process by itself, which takes longer than copying it: 4 KiB at a time it
 // moves half of what it moves from huge pages. Making a page huge copies it once, so only what has been moved a few
-// times before gets one; what it holds stays the same.
+// times before gets one; what it holds stays the same. Beside a mapping that ends within a huge page the rest of the
+// page is mapped, too.
 #pragma once
 
 #include <cstddef>

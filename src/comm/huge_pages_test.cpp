@@ -75,6 +75,25 @@ TEST(HugePages, PartsOfAPageCountTogether) {
   EXPECT_EQ(huge_kilobytes(mapping.page()), before + 2048);
 }
 
+// As a large buffer of malloc does.
+TEST(HugePages, AMappingThatBeginsWithinAPageGetsItToo) {
+  const Mapping other;
+  if (madvise(other.page(), HugePages::kBytes, kCollapse) != 0) GTEST_SKIP() << "no huge pages here";
+  constexpr std::size_t kHole = HugePages::kBytes / 4;
+  void* const all = mmap(nullptr, 2 * HugePages::kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto begin = reinterpret_cast<std::uintptr_t>(all);
+  const std::size_t to_page = (HugePages::kBytes - begin % HugePages::kBytes) % HugePages::kBytes;
+  munmap(all, to_page + kHole);
+  std::byte* const buffer = static_cast<std::byte*>(all) + to_page + kHole;
+  std::memset(buffer, 7, HugePages::kBytes - kHole);
+  const long before = huge_kilobytes(buffer);
+  HugePages pages;
+  for (std::size_t i = 0; i < 2 * HugePages::kFirst; ++i) pages.moved(buffer, HugePages::kBytes - kHole);
+  EXPECT_EQ(huge_kilobytes(buffer), before + 2048);
+  for (std::size_t i = 0; i < HugePages::kBytes - kHole; ++i) ASSERT_EQ(buffer[i], std::byte{7});
+  munmap(all, 2 * HugePages::kBytes);
+}
+
 // Freed memory is given to somebody else at the same address.
 TEST(HugePages, MemoryThatTookThePlaceOfOtherGetsThemLater) {
   const Mapping mapping;
