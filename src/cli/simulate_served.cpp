@@ -97,6 +97,11 @@ double without_update(const spec::Job& worker, const ps::Choice& choice, double 
   return std::max(0.0, step_s - update_s);
 }
 
+// As in train: other pushes are clipped by who makes them.
+bool servers_clip(const spec::Job& job, const ps::Choice& choice) {
+  return job.training.recipe.clip > 0 && choice.settings.mode == ps::Mode::sync && choice.local_steps == 1;
+}
+
 // Of one worker, with its share of the batch.
 spec::Job worker_job(spec::Job all, const ps::Choice& choice) {
   all.cluster.devices = choice.group;
@@ -201,6 +206,7 @@ sim::ServedInput on_this_host(const spec::Job& all, const ps::Choice& choice, do
   input.job.step_s = step_s;
   input.job.step_tokens = all.training.global_batch * all.training.sequence / choice.workers;
   input.job.steps = steps;
+  input.job.clips = servers_clip(all, choice);
   input.cluster.workers_per_host = choice.workers;
   input.cluster.servers_per_host = choice.servers;
   input.cluster.local_bytes_per_s = copy_bytes_per_s;
@@ -223,6 +229,7 @@ Result<ServedCase> served_case(const spec::Job& job, const ps::Choice& choice, c
   sim::ServedJob& work = one.input.job;
   work.counts = parameter_counts(job.model);
   work.steps = options.steps;
+  work.clips = servers_clip(job, choice);
   work.step_tokens = one.job.training.global_batch * job.training.sequence;
   const bool executed = job.stack.executed;  // train pushes and pulls fp32
   work.push_bytes = executed ? 4 : program::scattered_bytes(job);

@@ -27,7 +27,7 @@ using ps::ShardId;
 
 constexpr double kMostMessages = 2e8;
 
-enum class Phase { joining, asking, pulling, computing, ending, gone };
+enum class Phase { joining, asking, pulling, computing, closing, ending, gone };
 
 struct Node {
   NodeId id = ps::kNobody;
@@ -133,6 +133,7 @@ class Simulation {
   std::int64_t clocks() const {
     return (input_.job.steps + input_.choice.local_steps - 1) / std::max(1, input_.choice.local_steps);
   }
+  bool clips() const { return input_.job.clips && input_.choice.settings.mode == ps::Mode::sync; }
   Node& node(NodeId id) { return nodes_[static_cast<std::size_t>(id) - 1]; }
   std::size_t host_of(NodeId id) const {
     if (id == ps::kController) return 0;
@@ -159,6 +160,7 @@ class Simulation {
   void give(Node& worker, const Message& message);
   void drive(Node& one);
   void begin_step(Node& one);
+  void pull_all(Node& one);
   void compute(Node& one);
   void on_computed(Node& one);
   void start_clock();
@@ -248,6 +250,7 @@ void Simulation::add_node(Role role, int place) {
     one.server.settings = input_.choice.settings;
     one.server.settings.optimizer = ps::Optimizer::add;  // values count their updates; bytes_of knows the real state
     one.server.settings.mean = false;
+    if (clips()) one.server.settings.clip = std::numeric_limits<double>::max();  // the norm is made, and cuts nothing
     one.server.shards = shards_;
     ps::start(one.server, out);
   } else {
@@ -357,12 +360,15 @@ void Simulation::deliver(std::uint32_t slot) {
   schedule(to.free_s, What::take, to.id, slot);
 }
 
-// Bytes of memory that a server's sums and updates have moved, of one shard or of all.
+// Bytes of memory that a server's sums, norms and updates have moved, of one shard or of all.
 double memory_bytes(const ps::Server& server, ShardId shard, const ServedJob& job,
                     const std::vector<std::int64_t>& counts) {
   const auto of = [&](ShardId id, const ps::ShardState& state) {
+    const std::uint64_t added = state.applied + (state.pending ? state.pending->pushes : 0);
+    const std::int64_t squared = server.settings.clip > 0 ? state.version + (state.pending ? 1 : 0) : 0;
     return static_cast<double>(counts[static_cast<std::size_t>(id)]) *
-           (static_cast<double>(state.applied) * job.add_bytes + static_cast<double>(state.steps) * job.update_bytes);
+           (static_cast<double>(added) * job.add_bytes + static_cast<double>(squared) * job.squares_bytes +
+            static_cast<double>(state.steps) * job.update_bytes);
   };
   if (shard >= 0) {
     const auto found = server.replicas.find(shard);
@@ -433,7 +439,9 @@ void Simulation::drive(Node& one) {
     if (++num_ready_ == input_.choice.workers) start_clock();
     return;
   }
-  if (one.phase == Phase::pulling && worker.arrived.size() == worker.shards.size()) return compute(one);
+  const bool has_all = worker.arrived.size() == worker.shards.size();
+  if (one.phase == Phase::pulling && has_all) return compute(one);
+  if (one.phase == Phase::closing && has_all) one.phase = Phase::ending;
   if (one.phase == Phase::ending && one.through && ps::is_acknowledged(worker)) {
     ps::leave(worker, out);
     one.phase = Phase::gone;
@@ -460,12 +468,17 @@ void Simulation::begin_step(Node& one) {
   const bool shares = input_.choice.settings.mode == ps::Mode::async;
   one.through = shares ? num_begun_ >= clocks() * input_.choice.workers : one.worker.clock >= clocks();
   if (one.through) {
-    one.phase = Phase::ending;
-    return drive(one);
+    // Who leaves without the last values leaves a clock without its norm.
+    one.phase = clips() ? Phase::closing : Phase::ending;
+    return clips() ? pull_all(one) : drive(one);
   }
   ++num_begun_;
   one.phase = Phase::pulling;
   one.step_begin_s = now();
+  pull_all(one);
+}
+
+void Simulation::pull_all(Node& one) {
   one.worker.arrived.clear();
   ps::Outbox out;
   for (ShardId shard = 0; shard < static_cast<ShardId>(shards_.size()); ++shard) ps::pull(one.worker, shard, out);
@@ -569,7 +582,8 @@ void Simulation::process(const Event& event) {
 }
 
 Result<ServedRun> Simulation::run() {
-  const double messages = 4.0 * input_.choice.workers * static_cast<double>(shards_.size()) *
+  const double each = clips() ? 6 : 4;  // push, ack, pull, values; squares, norm
+  const double messages = each * input_.choice.workers * static_cast<double>(shards_.size()) *
                           static_cast<double>(clocks()) * input_.choice.copies;
   if (messages > kMostMessages) {
     return infeasible(

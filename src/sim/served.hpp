@@ -14,7 +14,8 @@
 //     not given to the others), and a message is through when it is through all, a latency later. Between two
 //     processes messages go one after the other. Small ones slip through, but do not overtake;
 //   - a server: one message after the other. It adds what is pushed and updates its values at the rate of its host's
-//     memory, and whatever comes from its own host is copied by the receiver.
+//     memory, and whatever comes from its own host is copied by the receiver. With a norm to clip by, it goes
+//     through the sum once more, and updates when the norm comes back from the first worker that has it.
 // Joining takes no time: the clock starts when all workers are there. It stops when all steps are done; in
 // async mode, as in train, who is free takes the next one.
 //
@@ -40,10 +41,12 @@ struct ServedJob {
   double pull_bytes = 4;
   double add_bytes = 8;             // of memory, to add one element of a push
   double update_bytes = 28;         // and to update it
+  double squares_bytes = 4;         // to sum up its square, where gradients are clipped
   double state_bytes = 12;          // of an element with the optimizer's state: what a new copy gets
   double step_s = 0;                // of a worker that waits for nothing
   double step_tokens = 0;           // of one worker
   std::int64_t steps = 1;           // of each worker; async: on average
+  bool clips = false;               // sync: an update waits for the norm of all shards' gradients, as in train
   std::int64_t shard_elements = 0;  // at most; 0: as train has them (ps::even_size)
 };
 

@@ -53,6 +53,40 @@ TEST(SimServed, AStepOfOneWorkerIsItsPartsOneAfterTheOther) {
   EXPECT_NEAR(local.seconds, steps * 0.1 + (steps - 1) * (copies + update), 0.02 * local.seconds);
 }
 
+TEST(SimServed, ClippingIsOneMoreWayThroughTheGradientBeforeTheUpdate) {
+  ServedInput input = small_input("sync", 1, 1);
+  input.job.counts = {input.job.shard_elements = kElements};
+  const ps::ServedReport plain = report_of(input);
+  input.job.clips = true;
+  const ps::ServedReport clipped = report_of(input);
+  const double round = 4.0 * kElements / input.cluster.memory_bytes_per_s + input.cluster.message_s;
+  EXPECT_NEAR(clipped.seconds - plain.seconds, 39 * round, 0.01 * 39 * round);
+  EXPECT_EQ(clipped.updates_applied, 40U);
+}
+
+// The last clock's norm too is made before the workers go, and a norm outlives the server that had it first.
+TEST(SimServed, NoUpdateIsLostWhileNormsAreMade) {
+  ServedInput input = small_input("sync", 3, 8);
+  input.job.clips = true;
+  EXPECT_EQ(report_of(input).updates_applied, 8U * 40U * 16U);
+  input.choice.copies = 2;
+  input.faults.kills = {{ps::Role::server, 1, 1.05}, {ps::Role::worker, 3, 2.1}};
+  const ps::ServedReport report = report_of(input);
+  EXPECT_EQ(report.deaths, 2);
+  EXPECT_EQ(report.updates_lost, 0U);
+  EXPECT_EQ(report.staleness_max, 0);
+  EXPECT_GT(report.updates_applied, 7U * 40U * 16U);
+}
+
+TEST(SimServed, OnlySyncServersClip) {
+  for (const char* mode : {"async", "ssp:2"}) {
+    ServedInput input = small_input(mode, 2, 4);
+    const double seconds = report_of(input).seconds;
+    input.job.clips = true;
+    EXPECT_EQ(report_of(input).seconds, seconds) << mode;
+  }
+}
+
 // The closed form of plan/step_pieces.cpp: everybody's gradients into each server's interface, the sums and the update,
 // everybody's values out of it. With several shards on a server values go out while other gradients still come in.
 TEST(SimServed, SyncAgreesWithTheClosedForm) {
