@@ -103,9 +103,11 @@ std::string json_text(const Found& found) {
                     {"shards", row.request.shards},
                     {"exchange_s", one.exchange_s},
                     {"exchange_bytes_per_s", one.bytes_per_s()},
+                    {"copied_s", one.copied_s},
                     {"registered_bytes_per_s", one.moved_bytes / one.registered_s},
                     {"ordinary_bytes_per_s", one.moved_bytes / one.ordinary_s},
-                    {"registered_ratio", one.registered_s / one.exchange_s},
+                    {"registered_ratio", one.ratio()},
+                    {"copied_registered_ratio", one.copied_ratio()},
                     {"ordinary_ratio", one.ordinary_s / one.exchange_s}});
   }
   ordered_json updates = ordered_json::array();
@@ -119,22 +121,28 @@ std::string table_text(const Found& found) {
                {"values", Align::right},
                {"shards", Align::right},
                {"push and pull", Align::right},
+               {"copied", Align::right},
                {"registered", Align::right},
                {"ordinary", Align::right},
                {"/ registered", Align::right},
+               {"copied", Align::right},
                {"/ ordinary", Align::right}},
               {.indent = 2});
   for (const Row& row : found.rows) {
     const ps::Exchange& one = row.exchange;
     table.row({std::string(row.server), fmt::format("{:g} MiB", static_cast<double>(row.request.bytes) / (1 << 20)),
-               fmt::format("{}", row.request.shards), rate(one.bytes_per_s()), rate(one.moved_bytes / one.registered_s),
-               rate(one.moved_bytes / one.ordinary_s), fmt::format("{:.2f}", one.registered_s / one.exchange_s),
+               fmt::format("{}", row.request.shards), rate(one.bytes_per_s()), rate(one.moved_bytes / one.copied_s),
+               rate(one.moved_bytes / one.registered_s), rate(one.moved_bytes / one.ordinary_s),
+               fmt::format("{:.2f}", one.ratio()), fmt::format("{:.2f}", one.copied_ratio()),
                fmt::format("{:.2f}", one.ordinary_s / one.exchange_s)});
   }
   std::string text =
-      "one worker and one server, processes of this machine; beside it, as many bytes there and back by comm's "
-      "messages,\n"
-      "between registered and between ordinary buffers; the best of all tries\n\n" +
+      "one worker and one server, processes of this machine: until the worker can read the new values, and until it "
+      "has\n"
+      "copied them to memory of its own; beside it, as many bytes there and back by comm's messages, between "
+      "registered "
+      "and\n"
+      "between ordinary buffers; the best of all tries\n\n" +
       table.text() + "\n  small updates, each acknowledged:";
   for (const Updates& one : found.updates) {
     text += fmt::format("{} {:.2f} million/s ({} shard{})", one.shards == 1 ? "" : ",", one.per_s * 1e-6, one.shards,

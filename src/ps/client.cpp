@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "comm/copy.hpp"
 #include "comm/wait.hpp"
 
 namespace twinpod::ps {
@@ -110,7 +111,7 @@ Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial
   return wait_until(client, "the servers' clocks", [&] { return is_ready(client.worker); });
 }
 
-Result<std::vector<Arrival>> pull_all(Client& client) {
+Result<std::vector<Arrival>> pull_all(Client& client, const Taken& taken) {
   Worker& worker = client.worker;
   if (!client.asked) {
     Outbox out;
@@ -118,7 +119,9 @@ Result<std::vector<Arrival>> pull_all(Client& client) {
     send_all(client.link, out);
   }
   client.asked = false;
+  std::size_t told = 0;
   const Result<void> all = wait_until(client, "values", [&] {
+    for (; taken && told < worker.arrived.size(); ++told) taken(worker.arrived[told]);
     return worker.arrived.size() == worker.shards.size() || !std::isfinite(worker.norm.value);
   });
   if (!all) return tl::unexpected(all.error());
@@ -131,6 +134,17 @@ Result<std::vector<Arrival>> pull_all(Client& client) {
   // With backup workers the others may be ahead: what this one makes of these values belongs to their clock.
   for (const Arrival& arrival : values) worker.clock = std::max(worker.clock, arrival.oldest + 1);
   return values;
+}
+
+void copy_values(const Client& client, const Arrival& arrival, float* to) {
+  constexpr std::size_t kPart = std::size_t{1} << 14U;
+  const std::span<const float> values = floats_of(arrival.values);
+  const bool streams = all_bytes(client.worker.shards) >= kStreamedValues;
+  in_parts(client.team, values.size(), kPart, [&](std::size_t first, std::size_t length) {
+    const std::size_t bytes = length * sizeof(float);
+    streams ? comm::copy_streaming(to + first, values.data() + first, bytes)
+            : comm::copy_bytes(to + first, values.data() + first, bytes);
+  });
 }
 
 void push_all(Client& client, const std::vector<Payload>& gradients, double rate, Then then) {

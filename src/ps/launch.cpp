@@ -15,6 +15,7 @@
 #include <set>
 
 #include "comm/shared.hpp"
+#include "core/parallel.hpp"
 #include "kernel/processor.hpp"
 
 namespace twinpod::ps {
@@ -121,6 +122,13 @@ void note(Account& account, const Client& client) {
   }
 }
 
+// Then, while one end is busy with large values, the other waits and has left a core free for a helper. Where processes
+// share cores, it would only be in the way, and be waited for when it has lost its core within a part of the work.
+bool has_cores_for_all(const LaunchOptions& options) {
+  const int hosts = num_hosts(options);
+  return num_hardware_threads() >= (options.servers + options.workers + hosts - 1) / hosts;
+}
+
 // Its last act is to say what it holds.
 [[noreturn]] void be_server(const Launcher& launcher, NodeId id, int place) {
   kernel::flush_denormals();  // as those do who run the optimizer themselves
@@ -130,6 +138,9 @@ void note(Account& account, const Client& client) {
   const Link& link = *made;
   Server server{.id = id, .settings = launcher.options.settings, .shards = launcher.options.shards};
   server.memory = link.memory;
+  std::optional<Team> team;
+  if (has_cores_for_all(launcher.options)) server.team = &team.emplace(1);
+  if (launcher.options.pins) keep_to_core(id);  // this thread, not its helper
   const auto stop = [&](const Server& now) {
     desk.account.server = now.counters;
     if (!is_closed(launcher.ledger)) return false;
@@ -148,11 +159,15 @@ void note(Account& account, const Client& client) {
 }
 
 [[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
+  std::optional<Team> team;
+  if (has_cores_for_all(launcher.options)) team.emplace(1);
+  if (launcher.options.pins) keep_to_core(id);
   Desk& desk = desk_of(launcher.segment, id);
   const Result<Link> link = link_of(launcher.options, launcher.segment, id);
   if (!link) fail(desk, link.error());
   Client client = make_client(*link, id, launcher.options.shards, launcher.options.client);
   client.place = place;
+  client.team = team ? &*team : nullptr;
   client.acked = acked_by(launcher.ledger, id);
   client.account = [&](const Client& now) { note(desk.account, now); };
   const Result<std::string> answer = launcher.body(client);
@@ -180,7 +195,6 @@ Result<void> start_process(Launcher& launcher, Role role, int place, NodeId id) 
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);  // it died before we could ask to be told
-    if (launcher.options.pins) keep_to_core(id);
     role == Role::server ? be_server(launcher, id, place) : be_worker(launcher, id, place);
   }
   launcher.processes.push_back({id, role, pid, place});

@@ -31,12 +31,13 @@ struct Link {
 
 // Between processes that were forked with the segment: the number of a node is its rank there. Payloads that are large
 // are copied once, from the sender's memory to the receiver's, where the kernel allows it.
-// Large pushes are not copied at all if they lie in the link's memory: the server reads them there, and they stay
-// there, though their worker dies, until it has. The first bytes of a process's arena are left to the launcher; then
-// comes who reads what of it.
+// Large pushes and values are not copied at all if they lie in the link's memory: who gets them reads them there, and
+// they stay there, though their sender dies, until it has. The first bytes of a process's arena are left to the
+// launcher; then comes who reads what of it.
 inline constexpr std::size_t kDeskBytes = std::size_t{1} << 18U;
 inline constexpr std::size_t kLoanBytes = std::size_t{1} << 14U;
-// `all_bytes`: of all values of the job. What the caches cannot hold goes past them.
+// `all_bytes`: of all values of the job. What the caches cannot hold, with gradients and copies, goes past them.
+inline constexpr std::int64_t kStreamedValues = std::int64_t{12} << 20;
 Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes = 0);
 
 // Whether somebody but these still reads what a process lent. REQUIRES: all have forgotten the lender.

@@ -25,11 +25,13 @@ struct ExchangeRequest {
 
 struct Exchange {
   double moved_bytes = 0;   // there and back
-  double exchange_s = 0;    // push and pull of everything by one worker, at one server
+  double exchange_s = 0;    // push and pull of everything by one worker, at one server, until it can read the values
+  double copied_s = 0;      // the same until they are in memory of its own
   double registered_s = 0;  // comm's message there and one back, of as many bytes, between registered buffers
   double ordinary_s = 0;    // and between others
   double bytes_per_s() const { return moved_bytes / exchange_s; }
   double ratio() const { return registered_s / exchange_s; }
+  double copied_ratio() const { return registered_s / copied_s; }
 };
 
 Result<Exchange> measure_exchange(const ExchangeRequest& request);

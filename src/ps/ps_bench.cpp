@@ -18,6 +18,7 @@ void large_values(benchmark::State& state, Optimizer optimizer) {
     state.counters["comm_shared_GB_s"] = one->moved_bytes / one->registered_s * 1e-9;
     state.counters["ratio"] = one->ordinary_s / one->exchange_s;
     state.counters["ratio_shared"] = one->ratio();
+    state.counters["ratio_copied"] = one->copied_ratio();
   }
 }
 

@@ -100,7 +100,7 @@ void commit(const Site& site, std::uint64_t position, Outbox& out) {
 
 // An entry whose turn it is.
 void accept(const Site& site, Message entry, Outbox& out) {
-  apply(site.server.settings, entry, site.replica.state);
+  apply(site.server.settings, entry, site.replica.state, site.server.team);
   entry.kind = Kind::forward;
   entry.from = site.server.id;
   entry.to = site.after;

@@ -60,6 +60,7 @@ struct Server {
   bool expelled = false;                     // a view came without it: it has nothing more to do
   ServerCounters counters = {};
   Memory* memory = std::pmr::get_default_resource();  // where values lie
+  Team* team = nullptr;                               // for updates of large shards
 };
 
 void start(const Server& server, Outbox& out);

@@ -20,8 +20,6 @@ namespace {
 constexpr std::size_t kFrameBytes = 1024;
 constexpr int kHeadTag = 0;
 constexpr int kBodyTag = 1;
-constexpr std::int64_t kStreamedValues = std::int64_t{12}
-                                         << 20;  // of a job: with gradients and copies more than a cache
 
 // Who reads which payloads of a process; in its arena, behind its desk. 0: nobody (the controller borrows nothing). The
 // number of a process: it is on its way there. The same below 0: it is there, and who has it puts the 0 back.
@@ -155,7 +153,8 @@ void take_back_loans(SharedLink& link) {
 // Only what lies in one's own arena: it stays there when this process dies, for as long as somebody reads it.
 bool may_lend(const SharedLink& link, const Message& message) {
   const std::span<const std::byte> bytes = message.payload.bytes;
-  return message.kind == Kind::push && !link.unlent.empty() && is_in_arena(link, link.id, bytes.data(), bytes.size());
+  const bool kept = message.kind == Kind::push || message.kind == Kind::values;  // by who sends it, unchanged
+  return kept && !link.unlent.empty() && is_in_arena(link, link.id, bytes.data(), bytes.size());
 }
 
 // The bytes behind the header.

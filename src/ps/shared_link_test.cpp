@@ -70,6 +70,26 @@ TEST(PsSharedLink, APushIsKeptUntilNobodyReadsIt) {
   EXPECT_EQ(uses_left(pair, gradient), 1);
 }
 
+// A worker reads values in the server's memory; they are the server's to change again when it has let go of them.
+TEST(PsSharedLink, ValuesAreReadWhereTheyLieAndKeptUntilThen) {
+  const Pair pair;
+  const std::shared_ptr<Values> values = gradient_in(pair.server, 1.5F);
+  pair.server.send(pair.server.state,
+                   {.kind = Kind::values, .from = kServer, .to = kWorker, .payload = payload_of(values)});
+  Message answer;
+  for (int i = 0; i < 1000 && !pair.worker.receive(pair.worker.state, answer); ++i) {
+    Message none;
+    pair.server.receive(pair.server.state, none);
+  }
+  Message none;
+  EXPECT_EQ(floats_of(answer.payload).data(), values->data());
+  pair.server.receive(pair.server.state, none);
+  EXPECT_EQ(values.use_count(), 2);
+  answer = {};
+  pair.server.receive(pair.server.state, none);
+  EXPECT_EQ(values.use_count(), 1);
+}
+
 // What the worker has in other memory, and what a server passes on of a worker's, is copied: only the lender itself
 // knows when its memory is free.
 TEST(PsSharedLink, OnlyOnesOwnMemoryIsLent) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "ps/bytes.hpp"
 #include "ps/compress.hpp"
@@ -20,51 +21,85 @@ std::vector<NodeId> decode_workers(const Payload& payload) {
   return reader.take_all<NodeId>(payload.bytes.size() / sizeof(NodeId));
 }
 
-// The values, for changing: an answer that is on its way keeps what it has.
-Values& own_values(ShardState& state) {
-  if (!state.replaced.bytes.empty()) {
-    const std::span<const float> now = floats_of(state.replaced);
-    state.values = std::make_shared<Values>(now.begin(), now.end(), state.values->get_allocator());
-    state.replaced = {};
+// Each number of a shard is for itself; a multiple of what vectors hold, so that parts change no bit.
+constexpr std::size_t kPart = std::size_t{1} << 14U;
+
+// The values as they were, and where they will be: the same place, unless somebody still reads them.
+struct Change {
+  std::shared_ptr<const void> keeps;  // what they were
+  const float* from = nullptr;
+  float* to = nullptr;
+};
+
+Change begin_change(ShardState& state) {
+  const std::span<const float> now = values_of(state);
+  const bool replaced = !state.replaced.bytes.empty();
+  Change change;
+  change.from = now.data();
+  if (replaced) change.keeps = std::exchange(state.replaced, {}).owner;
+  if (!replaced && state.values.use_count() > 1) {
+    change.keeps = state.values;
+    std::swap(state.values, state.spare);  // free again, as a rule: who got an answer lets go of the one before
   }
-  if (state.values.use_count() > 1) {
-    state.values = std::make_shared<Values>(*state.values, state.values->get_allocator());
+  if (!state.values || state.values.use_count() > 1) {
+    state.values = std::make_shared<Values>(now.size(), state.memory);
   }
   std::atomic_thread_fence(std::memory_order_acquire);  // another thread may have been the last to let go
-  return *state.values;
+  change.to = state.values->data();
+  return change;
 }
 
-// `gradient` is of one push or a sum of several.
-void step(const Settings& settings, std::span<const float> gradient, double scale, double rate, ShardState& state) {
-  Values& values = own_values(state);
-  ++state.steps;
-  if (settings.optimizer == Optimizer::add) {
-    const auto factor = static_cast<float>(scale);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] += factor * gradient[i];
-    return;
-  }
-  if (settings.optimizer == Optimizer::replace) {
-    const auto factor = static_cast<float>(scale);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = factor * gradient[i];
-    return;
-  }
-  state.mean.resize(values.size());
-  if (settings.optimizer == Optimizer::sgd) {
-    kernel::Sgd sgd = settings.sgd;
-    sgd.gradient_scale *= scale;
-    if (rate != 0) sgd.rate = rate;
-    if (!state.decays) sgd.decay = 0;
-    kernel::sgd<float>(sgd, state.count, values.data(), nullptr, gradient.data(), state.mean.data());
-    return;
-  }
-  state.square.resize(values.size());
+// x += factor y
+void add(std::size_t count, double factor, const float* y, float* x) {
+  const kernel::Sgd addition{.rate = -1, .momentum = 0, .decay = 0, .gradient_scale = factor};
+  kernel::sgd<float>(addition, static_cast<std::int64_t>(count), x, nullptr, y, nullptr);
+}
+
+kernel::Sgd sgd_of(const Settings& settings, double scale, double rate, const ShardState& state) {
+  kernel::Sgd sgd = settings.sgd;
+  sgd.gradient_scale *= scale;
+  if (rate != 0) sgd.rate = rate;
+  if (!state.decays) sgd.decay = 0;
+  return sgd;
+}
+
+kernel::AdamW adamw_of(const Settings& settings, double scale, double rate, const ShardState& state) {
   kernel::AdamW adamw = settings.adamw;
   adamw.gradient_scale *= scale;
   adamw.step = state.steps;
   if (rate != 0) adamw.rate = rate;
   if (!state.decays) adamw.decay = 0;
-  kernel::adamw<float>(adamw, state.count, values.data(), nullptr, gradient.data(), state.mean.data(),
-                       state.square.data());
+  return adamw;
+}
+
+// `gradient` is of one push or a sum of several.
+void step(const Settings& settings, std::span<const float> gradient, double scale, double rate, ShardState& state,
+          Team* team) {
+  const Change change = begin_change(state);
+  const auto count = static_cast<std::size_t>(state.count);
+  ++state.steps;
+  const Optimizer optimizer = settings.optimizer;
+  if (optimizer == Optimizer::sgd || optimizer == Optimizer::adamw) state.mean.resize(count);
+  if (optimizer == Optimizer::adamw) state.square.resize(count);
+  const kernel::Sgd sgd = sgd_of(settings, scale, rate, state);
+  const kernel::AdamW adamw = adamw_of(settings, scale, rate, state);
+  in_parts(team, count, kPart, [&](std::size_t first, std::size_t length) {
+    float* const to = change.to + first;
+    const float* const by = gradient.data() + first;
+    const auto numbers = static_cast<std::int64_t>(length);
+    if (optimizer == Optimizer::replace) {
+      std::fill_n(to, length, 0.0F);
+    } else if (change.from != change.to) {
+      std::copy_n(change.from + first, length, to);
+    }
+    if (optimizer == Optimizer::sgd) {
+      kernel::sgd<float>(sgd, numbers, to, nullptr, by, state.mean.data() + first);
+    } else if (optimizer == Optimizer::adamw) {
+      kernel::adamw<float>(adamw, numbers, to, nullptr, by, state.mean.data() + first, state.square.data() + first);
+    } else {
+      add(length, scale, by, to);
+    }
+  });
 }
 
 // As they lie in the payload if they can be used there.
@@ -114,7 +149,7 @@ void hold(std::span<const float> sum, std::uint64_t pushes, double scale, double
 }
 
 // ((g0 + g1) + g2) + ...: the sum that an all-reduce in the order of ranks makes.
-void take_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state) {
+void take_clock(const Settings& settings, std::span<const Contribution> parts, ShardState& state, Team* team) {
   if (parts.size() == 1 && replace_whole(settings, parts.front(), state)) return;
   std::vector<float> room;
   std::span<const float> sum = gradient_of(parts.front(), state.count, room);
@@ -124,29 +159,31 @@ void take_clock(const Settings& settings, std::span<const Contribution> parts, S
     total.assign(sum.begin(), sum.end());
     for (const Contribution& one : parts.subspan(1)) {
       const std::span<const float> gradient = gradient_of(one, state.count, other);
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += gradient[i];
+      in_parts(team, total.size(), kPart, [&](std::size_t first, std::size_t length) {
+        add(length, 1, gradient.data() + first, total.data() + first);
+      });
     }
     sum = total;
   }
   const double scale = settings.mean ? settings.divided_by / static_cast<double>(parts.size()) : 1.0;
   if (clips(settings)) return hold(sum, parts.size(), scale, parts.front().rate, state);
-  step(settings, sum, scale, parts.front().rate, state);
+  step(settings, sum, scale, parts.front().rate, state, team);
   state.applied += parts.size();
 }
 
 // The norm of another clock comes from somebody who is late.
-void take_norm(const Settings& settings, const Message& entry, ShardState& state) {
+void take_norm(const Settings& settings, const Message& entry, ShardState& state, Team* team) {
   if (!state.pending || entry.clock != state.version) return;
   const Pending pending = std::move(*state.pending);
   state.pending.reset();
   const double clipped = entry.rate > settings.clip ? settings.clip / entry.rate : 1;
-  step(settings, pending.gradient, pending.scale * clipped, pending.rate, state);
+  step(settings, pending.gradient, pending.scale * clipped, pending.rate, state, team);
   state.applied += pending.pushes;
   ++state.version;
 }
 
 // Clocks to which nobody contributed are passed over, however many they are.
-void apply_complete_clocks(const Settings& settings, ShardState& state) {
+void apply_complete_clocks(const Settings& settings, ShardState& state, Team* team) {
   const std::int64_t last = complete_clock(settings, state);
   while (state.version <= last && !state.pending) {
     std::int64_t next = last;
@@ -159,12 +196,12 @@ void apply_complete_clocks(const Settings& settings, ShardState& state) {
     });
     std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.worker < b.worker; });
     state.version = next;
-    if (!parts.empty()) take_clock(settings, parts, state);
+    if (!parts.empty()) take_clock(settings, parts, state, team);
     if (!state.pending) ++state.version;
   }
 }
 
-void take_push(const Settings& settings, const Message& entry, ShardState& state) {
+void take_push(const Settings& settings, const Message& entry, ShardState& state, Team* team) {
   Contribution one{.worker = entry.worker,
                    .clock = entry.clock,
                    .rate = entry.rate,
@@ -177,7 +214,7 @@ void take_push(const Settings& settings, const Message& entry, ShardState& state
   }
   if (replace_whole(settings, one, state)) return;
   std::vector<float> room;
-  step(settings, gradient_of(one, state.count, room), 1, entry.rate, state);
+  step(settings, gradient_of(one, state.count, room), 1, entry.rate, state, team);
   ++state.applied;
 }
 
@@ -199,7 +236,7 @@ void set_workers(const Settings& settings, const std::vector<NodeId>& workers, S
 void set_values(const Message& entry, ShardState& state) {
   if (state.initialised) return;
   const std::span<const float> values = floats_of(entry.payload);
-  state.values = std::make_shared<Values>(values.begin(), values.end(), state.values->get_allocator());
+  state.values = std::make_shared<Values>(values.begin(), values.end(), state.memory);
   state.initialised = true;
 }
 
@@ -223,6 +260,7 @@ ShardState empty_state(const Shard& shard, Memory* memory) {
   state.count = shard.count;
   state.decays = shard.decays;
   state.parts = shard.parts;
+  state.memory = memory;
   state.values = std::make_shared<Values>(static_cast<std::size_t>(shard.count), memory);
   return state;
 }
@@ -253,23 +291,23 @@ std::string problem_with(const ShardState& state, const Message& entry) {
   return compressed_problem(entry.encoding, entry.payload.bytes, static_cast<std::size_t>(state.count));
 }
 
-void apply(const Settings& settings, const Message& entry, ShardState& state) {
+void apply(const Settings& settings, const Message& entry, ShardState& state, Team* team) {
   ++state.position;
   if (entry.entry == Kind::view) {
     set_workers(settings, decode_workers(entry.payload), state);
   } else if (entry.entry == Kind::initial) {
     set_values(entry, state);
   } else if (entry.entry == Kind::norm) {
-    take_norm(settings, entry, state);
+    take_norm(settings, entry, state, team);
   } else {
     auto* const progress = const_cast<Progress*>(progress_of(state, entry.worker));
     if (progress == nullptr) return;
     progress->sequence = entry.sequence;
     progress->clock = std::max(progress->clock, entry.clock);
-    if (entry.entry == Kind::push) take_push(settings, entry, state);
+    if (entry.entry == Kind::push) take_push(settings, entry, state, team);
     if (entry.entry == Kind::clock) ++state.clocks;
   }
-  if (settings.mode == Mode::sync) apply_complete_clocks(settings, state);
+  if (settings.mode == Mode::sync) apply_complete_clocks(settings, state, team);
 }
 
 std::int64_t oldest_clock(const Settings& settings, const ShardState& state) {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/team.hpp"
 #include "kernel/optimizer.hpp"
 #include "ps/message.hpp"
 #include "ps/shards.hpp"
@@ -83,6 +84,8 @@ struct Squares {
 // for each backup worker.
 inline constexpr std::int64_t kKeptSquares = 64;
 
+using Memory = std::pmr::memory_resource;
+
 struct ShardState {
   std::int64_t count = 0;
   bool decays = true;
@@ -101,13 +104,14 @@ struct ShardState {
   std::vector<Squares> squares = {};       // in rising order
   // Shared with answers that are on their way; never changed while they are.
   std::shared_ptr<Values> values = {};
+  std::shared_ptr<Values> spare = {};                 // what they were before: the next are written here, if it is free
+  Memory* memory = std::pmr::get_default_resource();  // where values lie
   Payload replaced = {};         // Optimizer::replace: what was pushed stands for the values, where it lies
   std::vector<float> mean = {};  // AdamW's, or SGD's velocity; empty without
   std::vector<float> square = {};
 };
 
 // The memory is where its values will lie.
-using Memory = std::pmr::memory_resource;
 ShardState empty_state(const Shard& shard, Memory* memory = std::pmr::get_default_resource());
 
 // The values as they are now; the payload keeps them.
@@ -120,7 +124,8 @@ const Progress* progress_of(const ShardState& state, NodeId worker);  // nullptr
 std::string problem_with(const ShardState& state, const Message& entry);
 
 // REQUIRES: no problem_with it; a push follows the worker's last one. What the entry is, is in entry.entry.
-void apply(const Settings& settings, const Message& entry, ShardState& state);
+// The team shares the work of large shards, and changes nothing about the result.
+void apply(const Settings& settings, const Message& entry, ShardState& state, Team* team = nullptr);
 
 // The newest clock of which all updates are in the values.
 std::int64_t oldest_clock(const Settings& settings, const ShardState& state);

@@ -131,6 +131,7 @@ Result<ShardState> decode_state(const Payload& payload, const Shard& shard, Memo
   state.count = shard.count;
   state.decays = shard.decays;
   state.parts = shard.parts;
+  state.memory = memory;
   state.initialised = reader.take<std::uint8_t>() != 0;
   state.position = reader.take<std::uint64_t>();
   state.version = reader.take<std::int64_t>();

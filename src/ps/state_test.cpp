@@ -37,8 +37,8 @@ Message pull_at(NodeId worker, std::uint64_t sequence, std::int64_t clock) {
   return {.kind = Kind::pull, .worker = worker, .sequence = sequence, .clock = clock};
 }
 
-std::vector<float> random_numbers(Rng& rng) {
-  std::vector<float> numbers(kCount);
+std::vector<float> random_numbers(Rng& rng, std::size_t count = kCount) {
+  std::vector<float> numbers(count);
   for (float& number : numbers) number = static_cast<float>(rng.uniform(-1, 1));
   return numbers;
 }
@@ -209,6 +209,53 @@ TEST(PsState, AnswersOnTheirWayDoNotChange) {
   apply(settings, push_entry(1, 2, 1, {1}), state);
   EXPECT_EQ(floats_of(answer)[0], 6);
   EXPECT_EQ((*state.values)[0], 7);
+}
+
+// Two places take turns while each answer is held until the next has come; without answers the values stay.
+TEST(PsState, UpdatesGoWhereNobodyReads) {
+  const Settings settings{.mode = Mode::async, .optimizer = Optimizer::add};
+  ShardState state = started(settings, {1}, {1, 2});
+  Payload held = share_values(state);
+  std::vector<const float*> places;
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    apply(settings, push_entry(1, i, static_cast<std::int64_t>(i) - 1, {1, 1}), state);
+    EXPECT_EQ(floats_of(held)[0], static_cast<float>(i));
+    held = share_values(state);
+    places.push_back(floats_of(held).data());
+  }
+  EXPECT_NE(places[0], places[1]);
+  EXPECT_EQ(places[0], places[2]);
+  EXPECT_EQ(places[1], places[3]);
+  held = {};
+  apply(settings, push_entry(1, 5, 4, {1, 1}), state);
+  EXPECT_EQ(values_of(state).data(), places[3]);
+  EXPECT_EQ(values_of(state)[1], 7);
+}
+
+// Whatever the optimizer, in place and beside an answer that is on its way; the last part is not whole.
+TEST(PsState, ATeamChangesNoBit) {
+  constexpr std::size_t kMany = 150'001;
+  for (const Optimizer optimizer : {Optimizer::add, Optimizer::replace, Optimizer::sgd, Optimizer::adamw}) {
+    for (const Mode mode : {Mode::sync, Mode::async}) {
+      const Settings settings{.mode = mode, .optimizer = optimizer};
+      Rng rng(5);
+      Team team(2);
+      const std::vector<float> initial = random_numbers(rng, kMany);
+      ShardState alone = started(settings, {1, 2}, initial);
+      ShardState together = started(settings, {1, 2}, initial);
+      Payload held;
+      for (std::uint64_t i = 1; i <= 3; ++i) {
+        for (const NodeId worker : {1, 2}) {
+          const Message entry = push_entry(worker, i, static_cast<std::int64_t>(i) - 1, random_numbers(rng, kMany));
+          apply(settings, entry, alone);
+          apply(settings, entry, together, &team);
+        }
+        if (i > 1) held = share_values(together);
+        ASSERT_EQ(std::memcmp(values_of(alone).data(), values_of(together).data(), kMany * sizeof(float)), 0)
+            << static_cast<int>(optimizer) << ' ' << i;
+      }
+    }
+  }
 }
 
 TEST(PsState, AReplacementIsNotCopiedAndAMeanOfSeveralIsMade) {

@@ -74,7 +74,11 @@ void take_values(const Team<T>& team, Rank<T>& rank) {
   for (const ps::Arrival& arrival : team.values) {
     const std::int64_t place = place_of(team.run.tensors, shard_at(team.client, arrival.shard));
     const std::span<const float> values = ps::floats_of(arrival.values);
-    std::copy(values.begin(), values.end(), whole_of(rank) + place);
+    if (comm::size_of(rank.world) == 1) {
+      ps::copy_values(team.client, arrival, whole_of(rank) + place);
+    } else {
+      std::copy(values.begin(), values.end(), whole_of(rank) + place);  // each of its ranks at once
+    }
     if constexpr (std::is_same_v<T, Bf16>) {
       for (std::size_t i = 0; i < values.size(); ++i)
         rank.parameters[place + static_cast<std::int64_t>(i)] = to_bf16(values[i]);
@@ -209,6 +213,8 @@ Result<void> one_clock(Seat<T>& seat) {
   Team<T>& team = seat.team;
   take_values(team, seat.rank);
   const int local = team.run.choice.local_steps;
+  // Servers can then write the next ones to the same place. Other ranks may still read them, and local steps need them.
+  if (comm::size_of(seat.rank.world) == 1 && local == 1) team.values.clear();
   const std::int64_t first = team.clock * local;
   const std::int64_t end = std::min(first + local, team.run.steps);
   for (std::int64_t step = first; step < end; ++step) {

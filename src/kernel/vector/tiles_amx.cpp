@@ -30,19 +30,11 @@ struct Target {
   Before before;
 };
 
-TWINPOD_INLINE void prefetch_to_write(const float* c, std::int64_t stride) {
-  for (int row = 0; row < kStripLines; ++row) {
-    __builtin_prefetch(c + row * stride, 1);
-    __builtin_prefetch(c + row * stride + kTileLines, 1);
-  }
-}
-
 // The 32 x 32 of c at (i, j), as far as they are there.
 template <int Pieces, typename C>
 void multiply_at(const Target<C>& c, std::int64_t i, std::int64_t j, std::int64_t steps, const std::byte* a,
                  const std::byte* b) {
   C* at = c.data + i * c.stride + j;
-  if constexpr (sizeof(C) == sizeof(float)) prefetch_to_write(at + kStripLines, c.stride);
   const std::int64_t rows = c.rows - i, width = c.width - j;
   if constexpr (sizeof(C) == sizeof(float)) {
     if (rows >= kStripLines && width >= kStripLines && c.before != Before::added) {
