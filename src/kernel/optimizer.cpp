@@ -1,7 +1,5 @@
 #include "kernel/optimizer.hpp"
 
-#include <array>
-
 #include "kernel/passes.hpp"
 
 namespace twinpod::kernel {
@@ -41,23 +39,9 @@ template decltype(sgd_in_passes<float>) sgd_in_passes<float>;
 template decltype(sgd_in_passes<Bf16>) sgd_in_passes<Bf16>;
 template decltype(sgd_in_passes<double>) sgd_in_passes<double>;
 
-// 32 sums side by side, each of every 32nd element, whatever the processor. The square of a float is exact in double,
-// so that a fused multiplication and addition changes nothing.
 template <typename S>
 double sum_of_squares(std::int64_t count, const S* x) {
-  constexpr int kLanes = 32;
-  std::array<double, kLanes> sums{};
-  const std::int64_t whole = count - count % kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const double value = x[i + lane];
-      sums[static_cast<std::size_t>(lane)] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double part : sums) sum += part;
-  for (std::int64_t i = whole; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
+  return passes<S>().sum_of_squares(count, x);
 }
 template decltype(sum_of_squares<float>) sum_of_squares<float>;
 template decltype(sum_of_squares<double>) sum_of_squares<double>;

@@ -44,6 +44,7 @@ const Passes<T>& plain_passes() {
       .sgd = reference::sgd<T>,
       .adamw_in_passes = reference::adamw_in_passes<T>,
       .sgd_in_passes = reference::sgd_in_passes<T>,
+      .sum_of_squares = reference::sum_of_squares<Sum<T>>,
       .attention = reference::attention<T>,
       .attention_backward = reference::attention_backward<T>,
       .causal_softmax = reference::causal_softmax<T>,

@@ -41,6 +41,7 @@ struct Passes {
   decltype(kernel::sgd<T>)* sgd;
   decltype(kernel::adamw_in_passes<T>)* adamw_in_passes;
   decltype(kernel::sgd_in_passes<T>)* sgd_in_passes;
+  decltype(kernel::sum_of_squares<Sum<T>>)* sum_of_squares;
   decltype(kernel::attention<T>)* attention;
   decltype(kernel::attention_backward<T>)* attention_backward;
   decltype(kernel::causal_softmax<T>)* causal_softmax;

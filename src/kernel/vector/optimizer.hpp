@@ -109,4 +109,28 @@ void sgd_in_passes(const Sgd& s, std::int64_t count, float* master, T* copy, flo
   copy_master<V>(count, master, copy);
 }
 
+// The 32 sums of reference::sum_of_squares.
+template <typename V>
+double sum_of_squares(std::int64_t count, const float* x) {
+  using Doubles = double __attribute__((vector_size(64)));
+  using Floats = float __attribute__((vector_size(32)));
+  constexpr int kLanes = 8, kSums = 4;
+  Doubles sums[kSums] = {};
+  std::int64_t i = 0;
+  for (; i + kSums * kLanes <= count; i += kSums * kLanes) {
+    for (int k = 0; k < kSums; ++k) {
+      Floats values;
+      __builtin_memcpy(&values, x + i + k * kLanes, sizeof values);
+      const Doubles wide = __builtin_convertvector(values, Doubles);
+      sums[k] += wide * wide;
+    }
+  }
+  double sum = 0;
+  for (const Doubles& part : sums) {
+    for (int lane = 0; lane < kLanes; ++lane) sum += part[lane];
+  }
+  for (; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
 }  // namespace twinpod::kernel::vector

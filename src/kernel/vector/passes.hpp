@@ -44,6 +44,7 @@ constexpr Passes<T> kVectorPasses{
     .sgd = vector::sgd<V, T>,
     .adamw_in_passes = vector::adamw_in_passes<V, T>,
     .sgd_in_passes = vector::sgd_in_passes<V, T>,
+    .sum_of_squares = vector::sum_of_squares<V>,
     .attention = vector::attention<V, T>,
     .attention_backward = vector::attention_backward<V, T>,
     .causal_softmax = vector::causal_softmax<V, T>,
