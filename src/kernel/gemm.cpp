@@ -214,7 +214,9 @@ std::vector<Way<T, C>> ways(const Gemm& s) {
   }
 }
 
-constexpr int kTrials = 4;        // of each way, at first
+constexpr int kTrials = 4;        // of each way that is not much slower than another, at first
+constexpr double kFar = 1.3;      // is much slower
+constexpr double kLong_s = 0.02;  // a product of which one try tells, else it takes two
 constexpr int kLaterTrials = 24;  // of each way that is near the fastest, one call in kSeldom
 constexpr int kSeldom = 16;
 constexpr double kNear = 1.15;
@@ -227,14 +229,29 @@ struct Trial {
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 };
 
+std::size_t fastest_way(const Trial& trial) {
+  return static_cast<std::size_t>(std::min_element(trial.best.begin(), trial.best.end()) - trial.best.begin());
+}
+
+// Whether a way is still to be tried, among the first calls of a shape.
+bool is_open(const Trial& trial, std::size_t way) {
+  const double least = trial.best[fastest_way(trial)];
+  const int enough = least > kLong_s ? 1 : 2;
+  const bool is_far = trial.tries[way] >= enough && trial.best[way] > kFar * least;
+  return trial.tries[way] < kTrials && !is_far;
+}
+
 // The way that a shape takes now: each in turn at first, then the fastest; and from time to time another one that is
 // nearly as fast, because others on the machine may have disturbed the first tries.
 std::size_t way_of(const Trial& trial, std::size_t ways) {
-  if (trial.calls < kTrials * static_cast<int>(ways)) return static_cast<std::size_t>(trial.calls) % ways;
-  const auto fastest =
-      static_cast<std::size_t>(std::min_element(trial.best.begin(), trial.best.end()) - trial.best.begin());
+  const std::size_t fastest = fastest_way(trial);
+  std::size_t next = ways;
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (is_open(trial, way) && (next == ways || trial.tries[way] < trial.tries[next])) next = way;
+  }
+  if (next < ways) return next;
   if (trial.calls % kSeldom != 0) return fastest;
-  std::size_t next = fastest;
+  next = fastest;
   for (std::size_t way = 0; way < ways; ++way) {
     const bool near = trial.best[way] < kNear * trial.best[fastest] && trial.tries[way] < kLaterTrials;
     if (near && (next == fastest || trial.tries[way] < trial.tries[next])) next = way;
@@ -249,9 +266,10 @@ void by_fastest(const std::vector<Way<T, C>>& known, const Gemm& s, const T* a, 
   std::unique_lock lock(mutex);
   Trial& trial = trials[{instructions(), key_of(s)}];  // stays where it is
   const std::size_t way = way_of(trial, known.size());
-  ++trial.calls;
+  const bool is_first = trial.calls++ == 0;
   lock.unlock();
   const double seconds = seconds_of([&] { known[way](s, a, b, c); });
+  if (is_first) return;  // memory that nobody has touched yet says nothing of the way
   lock.lock();
   ++trial.tries[way];
   trial.best[way] = std::min(trial.best[way], seconds);
