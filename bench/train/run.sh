@@ -21,20 +21,22 @@ arguments_of() {  # arguments_of SHAPE
   esac
 }
 
-# PyTorch in each way that may be its best: as it is, with memory kept, compiled.
-measure_torch() {  # measure_torch SHAPE RANKS
-  local arguments
+# PyTorch in each way that may be its best.
+measure_torch() {  # measure_torch SHAPE RANKS WAY
+  local arguments malloc=
   read -ra arguments < <(arguments_of "$1")
-  arguments+=(--ranks "$2")
-  "$torch/bin/python" bench/train/torch_step.py "${arguments[@]}"
-  GLIBC_TUNABLES=$torch_malloc "$torch/bin/python" bench/train/torch_step.py "${arguments[@]}"
-  GLIBC_TUNABLES=$torch_malloc "$torch/bin/python" bench/train/torch_step.py "${arguments[@]}" --compile
+  if [[ $3 != as_it_is ]]; then malloc=$torch_malloc; fi
+  if [[ $3 == compiled ]]; then arguments+=(--compile); fi
+  GLIBC_TUNABLES=$malloc "$torch/bin/python" bench/train/torch_step.py "${arguments[@]}" --ranks "$2"
 }
 
+# Before each of its ways ours, so that both have as many steps of which the best counts.
 for ((round = 0; round < rounds; ++round)); do
   for shape in "${shapes[@]}"; do
-    "$ours" --shape "$shape" --rounds 1 --no-peak --json >>"$scratch/ours.$shape" || exit 1
-    for ranks in 1 2; do measure_torch "$shape" $ranks >>"$scratch/torch.$shape" 2>>"$scratch/errors"; done
+    for way in as_it_is memory_kept compiled; do
+      "$ours" --shape "$shape" --rounds 1 --no-peak --json >>"$scratch/ours.$shape" || exit 1
+      for ranks in 1 2; do measure_torch "$shape" $ranks $way >>"$scratch/torch.$shape" 2>>"$scratch/errors"; done
+    done
   done
 done
 
