@@ -188,7 +188,11 @@ Result<std::string> run_rank(const Request& request, const spec::Job& job, const
   Shortest shortest;
   constexpr int kWarmUp = 2;  // memory is touched, and the fastest products are found
   for (int step = 0; step < kWarmUp + request.steps; ++step) {
-    if (request.peak) peak.look(step == kWarmUp);
+    if (request.peak) {
+      peak.look(step == kWarmUp);
+      // Ranks do not look at as many products: who is through first must not wait for the other within its step.
+      if (Result<double> met = slowest(world, 0); !met) return tl::unexpected(met.error());
+    }
     StepSettings settings;
     settings.adamw = {.rate = 1e-4, .decay = 0.1, .step = step + 1};
     settings.clip = 1;
