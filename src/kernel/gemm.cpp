@@ -214,10 +214,10 @@ std::vector<Way<T, C>> ways(const Gemm& s) {
   }
 }
 
-constexpr int kTrials = 4;        // of each way that is not much slower than another, at first
-constexpr double kFar = 1.3;      // is much slower
-constexpr double kLong_s = 0.02;  // a product of which one try tells, else it takes two
-constexpr int kLaterTrials = 24;  // of each way that is near the fastest, one call in kSeldom
+constexpr int kTrials = 4;             // of each way that is not much slower than another, at first
+constexpr double kFar = 1.3;           // is much slower
+constexpr double kLongSeconds = 0.02;  // a product of which one try tells, else it takes two
+constexpr int kLaterTrials = 24;       // of each way that is near the fastest, one call in kSeldom
 constexpr int kSeldom = 16;
 constexpr double kNear = 1.15;
 
@@ -236,7 +236,7 @@ std::size_t fastest_way(const Trial& trial) {
 // Whether a way is still to be tried, among the first calls of a shape.
 bool is_open(const Trial& trial, std::size_t way) {
   const double least = trial.best[fastest_way(trial)];
-  const int enough = least > kLong_s ? 1 : 2;
+  const int enough = least > kLongSeconds ? 1 : 2;
   const bool is_far = trial.tries[way] >= enough && trial.best[way] > kFar * least;
   return trial.tries[way] < kTrials && !is_far;
 }
