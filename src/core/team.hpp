@@ -43,12 +43,14 @@ class Team {
   std::vector<std::jthread> helpers_;
 };
 
+// Fewer parts of some microseconds are done sooner than a helper is there.
+inline constexpr std::size_t kLeastParts = 8;
+
 // body(first, length) for parts of [0, count): all of it at once without a team, or where there are few parts. Each
 // part but the last has `part` elements.
 template <typename Body>
 void in_parts(Team* team, std::size_t count, std::size_t part, const Body& body) {
-  constexpr std::size_t kLeast = 8;
-  if (team == nullptr || count < kLeast * part) return body(std::size_t{0}, count);
+  if (team == nullptr || count < kLeastParts * part) return body(std::size_t{0}, count);
   team->run((count + part - 1) / part,
             [&](std::size_t i) { body(i * part, count - i * part < part ? count - i * part : part); });
 }

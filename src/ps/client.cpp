@@ -111,7 +111,7 @@ Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial
   return wait_until(client, "the servers' clocks", [&] { return is_ready(client.worker); });
 }
 
-Result<std::vector<Arrival>> pull_all(Client& client, const Taken& taken) {
+Result<std::vector<Arrival>> pull_all(Client& client) {
   Worker& worker = client.worker;
   if (!client.asked) {
     Outbox out;
@@ -119,9 +119,7 @@ Result<std::vector<Arrival>> pull_all(Client& client, const Taken& taken) {
     send_all(client.link, out);
   }
   client.asked = false;
-  std::size_t told = 0;
   const Result<void> all = wait_until(client, "values", [&] {
-    for (; taken && told < worker.arrived.size(); ++told) taken(worker.arrived[told]);
     return worker.arrived.size() == worker.shards.size() || !std::isfinite(worker.norm.value);
   });
   if (!all) return tl::unexpected(all.error());
@@ -136,15 +134,31 @@ Result<std::vector<Arrival>> pull_all(Client& client, const Taken& taken) {
   return values;
 }
 
-void copy_values(const Client& client, const Arrival& arrival, float* to) {
+// One loop over the parts of all shards, as a helper needs a moment for each.
+void copy_values(const Client& client, const std::vector<Arrival>& values, const Place& to) {
   constexpr std::size_t kPart = std::size_t{1} << 14U;
-  const std::span<const float> values = floats_of(arrival.values);
-  const bool streams = all_bytes(client.worker.shards) >= kStreamedValues;
-  in_parts(client.team, values.size(), kPart, [&](std::size_t first, std::size_t length) {
-    const std::size_t bytes = length * sizeof(float);
-    streams ? comm::copy_streaming(to + first, values.data() + first, bytes)
-            : comm::copy_bytes(to + first, values.data() + first, bytes);
-  });
+  struct Part {
+    float* to;
+    std::span<const float> from;
+  };
+  std::vector<Part> parts;
+  std::size_t numbers = 0;
+  for (const Arrival& arrival : values) {
+    const std::span<const float> from = floats_of(arrival.values);
+    float* const place = to(arrival.shard);
+    numbers += from.size();
+    for (std::size_t first = 0; first < from.size(); first += kPart) {
+      parts.push_back({place + first, from.subspan(first, std::min(kPart, from.size() - first))});
+    }
+  }
+  const bool streams = numbers * sizeof(float) >= comm::kStreamedCopy;
+  const auto copy = [&](std::size_t i) {
+    const Part& part = parts[i];
+    streams ? comm::copy_streaming(part.to, part.from.data(), part.from.size_bytes())
+            : comm::copy_bytes(part.to, part.from.data(), part.from.size_bytes());
+  };
+  if (client.team != nullptr && numbers >= kLeastParts * kPart) return client.team->run(parts.size(), copy);
+  for (std::size_t i = 0; i < parts.size(); ++i) copy(i);
 }
 
 void push_all(Client& client, const std::vector<Payload>& gradients, double rate, Then then) {

@@ -50,13 +50,13 @@ void pump(Client& client);
 Result<void> join(Client& client, const std::function<Payload(ShardId)>& initial);
 
 // If servers clip, an error also when the norm of a clock's gradients is not finite (client.worker.norm): no update
-// comes of them. `taken` is told of each shard's values when they are there, in any order, while others are on their
-// way. On one host large ones lie in the server's memory, which needs room for the next until they are let go of.
-using Taken = std::function<void(const Arrival&)>;
-Result<std::vector<Arrival>> pull_all(Client& client, const Taken& taken = {});
+// comes of them. On one host large values lie in the server's memory, which needs room for the next until they are let
+// go of.
+Result<std::vector<Arrival>> pull_all(Client& client);
 
-// The values, in memory of the worker's own.
-void copy_values(const Client& client, const Arrival& arrival, float* to);
+// All values, in memory of the worker's own: those of a shard go where `to` says.
+using Place = std::function<float*(ShardId)>;
+void copy_values(const Client& client, const std::vector<Arrival>& values, const Place& to);
 
 // One gradient for each shard; they are compressed as the options say. Then the clock moves on. If a pull comes next
 // anyway it is best asked for at once: a server then answers each shard right behind its update, while the next ones

@@ -98,14 +98,23 @@ Result<Link> link_of(const LaunchOptions& options, const comm::Segment& segment,
   _exit(1);
 }
 
-void keep_to_core(NodeId id) {
+// This thread to its own core, and its helper, who is there to use another, to the rest.
+void keep_to_cores(NodeId id, std::optional<Team>& helped) {
   cpu_set_t allowed;
   cpu_set_t own;
   CPU_ZERO(&own);
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  cpu_set_t others = allowed;
   int left = static_cast<int>(id) % CPU_COUNT(&allowed);
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &allowed) && left-- == 0) CPU_SET(core, &own);
+    if (!CPU_ISSET(core, &allowed) || left-- != 0) continue;
+    CPU_SET(core, &own);
+    CPU_CLR(core, &others);
+  }
+  if (helped) {
+    helped.reset();
+    sched_setaffinity(0, sizeof others, &others);
+    helped.emplace(1);
   }
   sched_setaffinity(0, sizeof own, &own);
 }
@@ -140,7 +149,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
   server.memory = link.memory;
   std::optional<Team> team;
   if (has_cores_for_all(launcher.options)) server.team = &team.emplace(1);
-  if (launcher.options.pins) keep_to_core(id);  // this thread, not its helper
+  if (launcher.options.pins) keep_to_cores(id, team);
   const auto stop = [&](const Server& now) {
     desk.account.server = now.counters;
     if (!is_closed(launcher.ledger)) return false;
@@ -161,7 +170,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
 [[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
   std::optional<Team> team;
   if (has_cores_for_all(launcher.options)) team.emplace(1);
-  if (launcher.options.pins) keep_to_core(id);
+  if (launcher.options.pins) keep_to_cores(id, team);
   Desk& desk = desk_of(launcher.segment, id);
   const Result<Link> link = link_of(launcher.options, launcher.segment, id);
   if (!link) fail(desk, link.error());

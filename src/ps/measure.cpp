@@ -1,9 +1,11 @@
 #include "ps/measure.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "comm/communicator.hpp"
@@ -55,19 +57,33 @@ Result<double> answer_of(const LaunchOptions& options, const Body& body) {
   return std::strtod(report->answers.begin()->second.c_str(), nullptr);
 }
 
+// Where a worker's own values lie in training: in huge pages, where the system has them.
+std::unique_ptr<float, decltype(&std::free)> own_values(std::int64_t bytes) {
+  constexpr std::size_t kHuge = std::size_t{1} << 21U;
+  const std::size_t size = (static_cast<std::size_t>(bytes) + kHuge - 1) / kHuge * kHuge;
+  void* const memory = std::aligned_alloc(kHuge, size);
+  if (memory != nullptr) {
+    madvise(memory, size, MADV_HUGEPAGE);
+    std::memset(memory, 0, size);
+  }
+  return {static_cast<float*>(memory), &std::free};
+}
+
 // Seconds of the best push and pull of everything, until values are there, or copied to memory of the worker's own.
 Result<double> push_and_pull(Client& client, bool copies, int tries) {
   const std::vector<Payload> gradients = gradients_of(client);
-  std::vector<float> own(static_cast<std::size_t>(all_bytes(client.worker.shards)) / sizeof(float));
-  const Taken copy = [&](const Arrival& arrival) {
-    const Shard& shard = client.worker.shards[static_cast<std::size_t>(arrival.shard)];
-    copy_values(client, arrival, own.data() + shard.first);
+  const auto own = own_values(all_bytes(client.worker.shards));
+  if (!own) return infeasible("no memory for values");
+  const Place place = [&](ShardId shard) {
+    return own.get() + client.worker.shards[static_cast<std::size_t>(shard)].first;
   };
   double best = kNever;
   for (int i = 0; i < tries; ++i) {
     const double start = now_s();
     push_all(client, gradients, 0, Then::pull);
-    if (const auto values = pull_all(client, copies ? copy : Taken()); !values) return tl::unexpected(values.error());
+    const Result<std::vector<Arrival>> values = pull_all(client);
+    if (!values) return tl::unexpected(values.error());
+    if (copies) copy_values(client, *values, place);
     best = std::min(best, now_s() - start);
   }
   return best;

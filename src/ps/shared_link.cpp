@@ -284,11 +284,11 @@ bool receive(void* state, Message& message) {
 }
 
 // The first looks in vain are followed by others at once: an answer is often a microsecond away. Then the core goes to
-// whoever wants it, for as long as a server takes for a shard, or a worker for what the server could help it copy: to
-// be woken up takes about as long. Then it sleeps.
+// whoever wants it, the other end's helper above all, for as long as a server takes for a shard, or a worker for what
+// the server could help it copy: to be woken up takes about as long. Then it sleeps.
 void rest(void* state) {
   auto& link = *static_cast<SharedLink*>(state);
-  constexpr int kLooks = 50;
+  constexpr int kLooks = 4;
   constexpr std::int64_t kAwakeNs = 300'000;
   if (++link.idle <= kLooks) return;
   const std::int64_t now = comm::now_ns();

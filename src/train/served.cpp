@@ -71,17 +71,16 @@ Result<void> meet(Rank<T>& rank) {
 
 template <typename T>
 void take_values(const Team<T>& team, Rank<T>& rank) {
+  const auto to = [&](ps::ShardId shard) {
+    return whole_of(rank) + place_of(team.run.tensors, shard_at(team.client, shard));
+  };
+  if (comm::size_of(rank.world) == 1) ps::copy_values(team.client, team.values, to);
   for (const ps::Arrival& arrival : team.values) {
-    const std::int64_t place = place_of(team.run.tensors, shard_at(team.client, arrival.shard));
     const std::span<const float> values = ps::floats_of(arrival.values);
-    if (comm::size_of(rank.world) == 1) {
-      ps::copy_values(team.client, arrival, whole_of(rank) + place);
-    } else {
-      std::copy(values.begin(), values.end(), whole_of(rank) + place);  // each of its ranks at once
-    }
+    if (comm::size_of(rank.world) > 1) std::copy(values.begin(), values.end(), to(arrival.shard));  // each rank at once
     if constexpr (std::is_same_v<T, Bf16>) {
-      for (std::size_t i = 0; i < values.size(); ++i)
-        rank.parameters[place + static_cast<std::int64_t>(i)] = to_bf16(values[i]);
+      T* const rounded = rank.parameters + (to(arrival.shard) - whole_of(rank));
+      for (std::size_t i = 0; i < values.size(); ++i) rounded[i] = to_bf16(values[i]);
     }
   }
 }
