@@ -34,7 +34,10 @@ class Loop {
 
 }  // namespace
 
-int num_hardware_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+int num_hardware_threads() {
+  static const int number = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // reads a file
+  return number;
+}
 
 void parallel_for(std::size_t count, const std::function<void(std::size_t)>& body, int num_threads) {
   if (count == 0) return;
