@@ -126,15 +126,17 @@ TEST(Gemm, RoundedOperandsKeepFiveDigits) {
   if (best < Instructions::amx) GTEST_SKIP() << "this processor has no tiles";
   tune_gemm(false);
   for (const std::int64_t k : {31, 384, 2000, 9000}) {
-    Gemm s{.m = 40, .n = 50, .k = k, .transpose_a = true, .rounds_operands = true};
-    Doubles a = some(s.m * k, 1), b = some(s.n * k, 2);
-    for (Doubles* x : {&a, &b})
-      for (double& value : *x) value = static_cast<float>(value);
-    const Doubles exact = product<double, double>(s, a, b, Doubles(40 * 50));
-    const double rounded = error_of<float>(s, a, b, exact);
-    s.rounds_operands = false;
-    EXPECT_LE(rounded, 5e-6) << k;
-    EXPECT_GT(rounded, error_of<float>(s, a, b, exact)) << k;
+    for (const bool transpose_a : {true, false}) {
+      Gemm s{.m = 100, .n = 50, .k = k, .transpose_a = transpose_a, .rounds_operands = true};
+      Doubles a = some(s.m * k, 1), b = some(s.n * k, 2);
+      for (Doubles* x : {&a, &b})
+        for (double& value : *x) value = static_cast<float>(value);
+      const Doubles exact = product<double, double>(s, a, b, Doubles(static_cast<std::size_t>(s.m * s.n)));
+      const double rounded = error_of<float>(s, a, b, exact);
+      s.rounds_operands = false;
+      EXPECT_LE(rounded, 5e-6) << k;
+      EXPECT_GT(rounded, error_of<float>(s, a, b, exact)) << k;
+    }
   }
   tune_gemm(true);
 }

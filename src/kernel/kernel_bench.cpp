@@ -229,7 +229,8 @@ void add_products(const Shape& s, const std::string& type) {
                   [=](auto& state) { product<T, T>(state, {.m = t, .n = n, .k = k, .transpose_b = true}); });
     add_benchmark(name + "/inputs", [=](auto& state) { product<T, T>(state, {.m = t, .n = k, .k = n}); });
     add_benchmark(name + "/weights", [=](auto& state) {
-      product<T, float>(state, {.m = n, .n = k, .k = t, .transpose_a = true, .accumulate = true});
+      product<T, float>(state,
+                        {.m = n, .n = k, .k = t, .transpose_a = true, .accumulate = true, .rounds_operands = true});
     });
   }
 }

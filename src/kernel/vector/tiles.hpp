@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernel/vector/tiles_beside.hpp"
 #include "kernel/vector/tiles_pack.hpp"
 
 namespace twinpod::kernel::vector {
@@ -25,50 +26,55 @@ TWINPOD_INLINE void load_b(const std::byte* tiles) {
   _tile_loadd(6, tiles, 64);
   _tile_loadd(7, tiles + kTileBytes, 64);
 }
-TWINPOD_INLINE void multiply_round() {
+template <typename Beside>
+TWINPOD_INLINE void multiply_round(Beside& beside) {
   _tile_dpbf16ps(0, 4, 6);
   _tile_dpbf16ps(1, 4, 7);
   _tile_dpbf16ps(2, 5, 6);
   _tile_dpbf16ps(3, 5, 7);
+  beside.round();
 }
 
-template <int Pieces>
-TWINPOD_INLINE void multiply_step(const std::byte* a, const std::byte* b) {
+template <int Pieces, typename Beside>
+TWINPOD_INLINE void multiply_step(const std::byte* a, const std::byte* b, Beside& beside) {
   constexpr std::int64_t kPiece = 2 * kTileBytes;
   if constexpr (Pieces == 1) {
     load_a(a);
     load_b(b);
-    multiply_round();
+    multiply_round(beside);
   } else if constexpr (Pieces == 2) {
     load_a(a);
     load_b(b + kPiece);
-    multiply_round();
+    multiply_round(beside);
     load_b(b);
-    multiply_round();
+    multiply_round(beside);
     load_a(a + kPiece);
-    multiply_round();
+    multiply_round(beside);
   } else {
     // Upper, middle and lower pieces; neighbouring rounds share an operand.
     load_a(a);
     load_b(b + 2 * kPiece);
-    multiply_round();
+    multiply_round(beside);
     load_b(b + kPiece);
-    multiply_round();
+    multiply_round(beside);
     load_a(a + kPiece);
-    multiply_round();
+    multiply_round(beside);
     load_b(b);
-    multiply_round();
+    multiply_round(beside);
     load_a(a + 2 * kPiece);
-    multiply_round();
+    multiply_round(beside);
     load_a(a);
-    multiply_round();
+    multiply_round(beside);
   }
 }
 
+template <int Pieces>
+constexpr std::int64_t kRounds = Pieces*(Pieces + 1) / 2;  // of a step
+
 // c (32 x 32) = the product of two strips, or with Add: c += it.
-template <int Pieces, bool Add = false>
+template <int Pieces, bool Add = false, typename Beside = NothingBeside>
 TWINPOD_INLINE void multiply_strips(std::int64_t steps, const std::byte* a, const std::byte* b, float* c,
-                                    std::int64_t stride) {
+                                    std::int64_t stride, Beside&& beside = {}) {
   const std::int64_t row = stride * static_cast<std::int64_t>(sizeof(float));
   float* below = c + kTileLines * stride;
   if constexpr (Add) {
@@ -83,7 +89,7 @@ TWINPOD_INLINE void multiply_strips(std::int64_t steps, const std::byte* a, cons
     _tile_zero(3);
   }
   for (std::int64_t step = 0; step < steps; ++step, a += Pieces * 2 * kTileBytes, b += Pieces * 2 * kTileBytes)
-    multiply_step<Pieces>(a, b);
+    multiply_step<Pieces>(a, b, beside);
   _tile_stored(0, c, row);
   _tile_stored(1, c + kTileLines, row);
   _tile_stored(2, below, row);

@@ -31,19 +31,19 @@ struct Target {
 };
 
 // The 32 x 32 of c at (i, j), as far as they are there.
-template <int Pieces, typename C>
+template <int Pieces, typename C, typename Beside>
 void multiply_at(const Target<C>& c, std::int64_t i, std::int64_t j, std::int64_t steps, const std::byte* a,
-                 const std::byte* b) {
+                 const std::byte* b, Beside& beside) {
   C* at = c.data + i * c.stride + j;
   const std::int64_t rows = c.rows - i, width = c.width - j;
   if constexpr (sizeof(C) == sizeof(float)) {
     if (rows >= kStripLines && width >= kStripLines && c.before != Before::added) {
-      return c.before == Before::lost ? multiply_strips<Pieces>(steps, a, b, at, c.stride)
-                                      : multiply_strips<Pieces, true>(steps, a, b, at, c.stride);
+      return c.before == Before::lost ? multiply_strips<Pieces>(steps, a, b, at, c.stride, beside)
+                                      : multiply_strips<Pieces, true>(steps, a, b, at, c.stride, beside);
     }
   }
   alignas(64) float sums[kStripLines * kStripLines];
-  multiply_strips<Pieces>(steps, a, b, sums, kStripLines);
+  multiply_strips<Pieces>(steps, a, b, sums, kStripLines, beside);
   for (std::int64_t row = 0; row < rows && row < kStripLines; ++row) {
     for (std::int64_t column = 0; column < width && column < kStripLines; column += 16) {
       const First lanes{static_cast<int>(width - column < 16 ? width - column : 16)};
@@ -62,8 +62,17 @@ Lines<T> part_of(Lines<T> whole, std::int64_t line, std::int64_t x) {
 
 std::int64_t up_to(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// All columns of a block, of one strip of a.
+template <int Pieces, typename C, typename Beside>
+void multiply_row(const Target<C>& c, std::int64_t i, std::int64_t first, std::int64_t columns, std::int64_t steps,
+                  std::int64_t strip, const std::byte* a, const std::byte* b, Beside& beside) {
+  for (std::int64_t j = 0; j < columns; j += kStripLines)
+    multiply_at<Pieces>(c, i, first + j, steps, a, b + j / kStripLines * strip, beside);
+}
+
 // One part of the depth: a block of b is packed and stays in the second cache, all of a streams past it, so that c is
-// written along its rows. Strips of a are packed when the first block needs them, and kept if there are more blocks.
+// written along its rows. Strips of a are packed for the first block, each while the one before it is multiplied, and
+// kept if there are more blocks.
 template <int Pieces, typename T, typename C>
 void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, const Target<C>& c, std::byte* room) {
   const std::int64_t strip = strip_bytes<T, Pieces>(depth), steps = (depth + kTileDepth - 1) / kTileDepth;
@@ -71,16 +80,34 @@ void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, co
   const bool keep_a = c.width > block;
   std::byte* packed_b = room;
   std::byte* packed_a = room + block / kStripLines * strip;
+  const auto room_a = [&](std::int64_t i) {
+    return packed_a + (keep_a ? i / kStripLines : i / kStripLines % 2) * strip;
+  };
+  const auto pack_a = [&](std::int64_t i) {
+    pack_strips<T, Pieces>(part_of(a, i, 0), std::min<std::int64_t>(c.rows - i, kStripLines), depth, false, room_a(i));
+  };
   for (std::int64_t first = 0; first < c.width; first += block) {
     const std::int64_t columns = std::min(block, c.width - first);
     pack_strips<T, Pieces>(part_of(b, first, 0), columns, depth, true, packed_b);
+    if (first == 0) pack_a(0);
     for (std::int64_t i = 0; i < c.rows; i += kStripLines) {
-      std::byte* strip_a = keep_a ? packed_a + i / kStripLines * strip : packed_a;
-      if (first == 0)
-        pack_strips<T, Pieces>(part_of(a, i, 0), std::min<std::int64_t>(c.rows - i, kStripLines), depth, false,
-                               strip_a);
-      for (std::int64_t j = 0; j < columns; j += kStripLines)
-        multiply_at<Pieces>(c, i, first + j, steps, strip_a, packed_b + j / kStripLines * strip);
+      const std::int64_t next = i + kStripLines;
+      const bool packs = first == 0 && next < c.rows;
+      if constexpr (Pieces > 1) {
+        if (packs && c.rows - next >= kStripLines && depth % kTileDepth == 0) {
+          const std::int64_t rounds = (columns + kStripLines - 1) / kStripLines * steps * kRounds<Pieces>;
+          const auto beside = [&](auto packing) {
+            multiply_row<Pieces>(c, i, first, columns, steps, strip, room_a(i), packed_b, packing);
+            packing.finish();
+          };
+          a.side_by_side ? beside(StripBeside<Pieces, true>(part_of(a, next, 0), depth, room_a(next), rounds))
+                         : beside(StripBeside<Pieces, false>(part_of(a, next, 0), depth, room_a(next), rounds));
+          continue;
+        }
+      }
+      NothingBeside nothing;
+      multiply_row<Pieces>(c, i, first, columns, steps, strip, room_a(i), packed_b, nothing);
+      if (packs) pack_a(next);
     }
   }
 }
