@@ -37,7 +37,13 @@ void multiply_at(const Target<C>& c, std::int64_t i, std::int64_t j, std::int64_
   C* at = c.data + i * c.stride + j;
   const std::int64_t rows = c.rows - i, width = c.width - j;
   if constexpr (sizeof(C) == sizeof(float)) {
-    if (rows >= kStripLines && width >= kStripLines && c.before != Before::added) {
+    const bool whole = rows >= kStripLines && width >= kStripLines && c.before != Before::added;
+    if (whole && width >= 2 * kStripLines) {
+      AndTarget and_next(beside, at + kStripLines, c.stride, steps * kRounds<Pieces>);
+      return c.before == Before::lost ? multiply_strips<Pieces>(steps, a, b, at, c.stride, and_next)
+                                      : multiply_strips<Pieces, true>(steps, a, b, at, c.stride, and_next);
+    }
+    if (whole) {
       return c.before == Before::lost ? multiply_strips<Pieces>(steps, a, b, at, c.stride, beside)
                                       : multiply_strips<Pieces, true>(steps, a, b, at, c.stride, beside);
     }

@@ -20,6 +20,47 @@ struct NothingBeside {
   TWINPOD_INLINE void round() {}
 };
 
+// What happens a number of times within a number of rounds, evenly.
+class Evenly {
+ public:
+  Evenly(std::int64_t times, std::int64_t rounds) : rate_((times * kOne + rounds - 1) / rounds), left_(times) {}
+  template <typename Work>
+  TWINPOD_INLINE void round(const Work& work) {
+    for (credit_ += rate_; credit_ >= kOne && left_ > 0; credit_ -= kOne, --left_) work();
+  }
+  template <typename Work>
+  void rest(const Work& work) {
+    for (; left_ > 0; --left_) work();
+  }
+
+ private:
+  static constexpr std::int64_t kOne = 1 << 16;
+  std::int64_t rate_, credit_ = 0, left_;
+};
+
+// Beside something else, fetches the next 32 x 32 of c, which will be written: 64 lines, each of which would be asked
+// for when a tile is stored, all at once.
+template <typename Beside>
+class AndTarget {
+ public:
+  AndTarget(Beside& beside, const float* next, std::int64_t stride, std::int64_t rounds)
+      : beside_(beside), next_(next), stride_(stride), rows_(kStripLines, rounds) {}
+  TWINPOD_INLINE void round() {
+    beside_.round();
+    rows_.round([&] {
+      __builtin_prefetch(next_, 1);
+      __builtin_prefetch(next_ + 16, 1);
+      next_ += stride_;
+    });
+  }
+
+ private:
+  Beside& beside_;
+  const float* next_;
+  std::int64_t stride_;
+  Evenly rows_;
+};
+
 // As rows (tiles_pack.hpp). REQUIRES: kStripLines lines, a depth of whole steps.
 template <int Pieces, bool SideBySide>
 class StripBeside {
@@ -28,30 +69,23 @@ class StripBeside {
       : from_(from),
         to_(to),
         steps_(depth / kTileDepth),
-        units_(SideBySide ? steps_ * 2 * kStages : steps_ * kStripLines),
-        rate_((units_ * kOne + rounds - 1) / rounds),
-        fetch_rate_((depth * kOne + rounds - 1) / rounds),
+        units_(SideBySide ? steps_ * 2 * kStages : steps_ * kStripLines, rounds),
+        rows_(depth - kTileDepth, rounds),
         fetched_(from.data + kTileDepth * from.stride) {}
 
   TWINPOD_INLINE void round() {
-    if constexpr (SideBySide) {
-      for (fetch_credit_ += fetch_rate_; fetch_credit_ >= kOne; fetch_credit_ -= kOne) fetch_row();
-    }
-    for (credit_ += rate_; credit_ >= kOne && done_ < units_; credit_ -= kOne) unit();
+    if constexpr (SideBySide) rows_.round([this] { fetch_row(); });
+    units_.round([this] { unit(); });
   }
   void finish() {
-    while (done_ < units_) unit();
+    units_.rest([this] { unit(); });
     asm volatile("" ::: "memory");  // tiles are read behind the compiler's back
   }
 
  private:
-  static constexpr std::int64_t kOne = 1 << 16;
   static constexpr int kStages = 5;  // of a tile that is turned over: a copy, and four quarters
 
-  TWINPOD_INLINE void unit() {
-    SideBySide ? turn_some() : cut_some();
-    ++done_;
-  }
+  TWINPOD_INLINE void unit() { SideBySide ? turn_some() : cut_some(); }
 
   // A step of one line, then the next step, while the next line is fetched.
   TWINPOD_INLINE void cut_some() {
@@ -105,7 +139,7 @@ class StripBeside {
     columns[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
   }
 
-  // Of the strip's two lines of cache in a row, one step ahead; what is fetched behind the end does no harm.
+  // Of the strip's two lines of cache in a row, one step ahead.
   TWINPOD_INLINE void fetch_row() {
     __builtin_prefetch(fetched_, 0, 2);
     __builtin_prefetch(fetched_ + 16, 0, 2);
@@ -115,9 +149,8 @@ class StripBeside {
   Lines<float> from_;
   std::byte* to_;
   std::int64_t steps_;
-  std::int64_t units_, done_ = 0;
-  std::int64_t rate_, credit_ = 0;              // units for each round, of kOne
-  std::int64_t fetch_rate_, fetch_credit_ = 0;  // rows
+  Evenly units_;
+  Evenly rows_;  // that are fetched
   const float* fetched_;
   std::int64_t line_ = 0, step_ = 0;
   std::int64_t tile_ = 0;
