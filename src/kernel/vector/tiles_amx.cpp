@@ -11,8 +11,10 @@ namespace twinpod::kernel {
 namespace vector {
 namespace {
 
-// What of b stays in the second cache.
+// What of b stays in the second cache: all of it up to the first size, else blocks of the second, with which what goes
+// by does not push them out so often. A last block of few columns would not be worth packing a for.
 constexpr std::int64_t kKeptBytes = 1200 << 10;
+constexpr std::int64_t kBlockBytes = 900 << 10;
 constexpr std::int64_t kMostLines = 4096;  // of c, either way
 template <typename T>
 constexpr std::int64_t kMostDepth = kPieces<T> > 1 ? 512 : 1024;  // a strip of a stays in the second cache, too
@@ -76,13 +78,22 @@ void multiply_row(const Target<C>& c, std::int64_t i, std::int64_t first, std::i
     multiply_at<Pieces>(c, i, first + j, steps, a, b + j / kStripLines * strip, beside);
 }
 
+// Columns of a block of b: all blocks but the last have as many, and the last one hardly less.
+std::int64_t block_width(std::int64_t width, std::int64_t strip) {
+  const std::int64_t strips = (width + kStripLines - 1) / kStripLines;
+  if (strips * strip <= kKeptBytes) return strips * kStripLines;
+  const std::int64_t most = std::max<std::int64_t>(kBlockBytes / strip, 1);
+  const std::int64_t blocks = (strips + most - 1) / most;
+  return (strips + blocks - 1) / blocks * kStripLines;
+}
+
 // One part of the depth: a block of b is packed and stays in the second cache, all of a streams past it, so that c is
 // written along its rows. Strips of a are packed for the first block, each while the one before it is multiplied, and
 // kept if there are more blocks.
 template <int Pieces, typename T, typename C>
 void multiply_depth(const Lines<T>& a, const Lines<T>& b, std::int64_t depth, const Target<C>& c, std::byte* room) {
   const std::int64_t strip = strip_bytes<T, Pieces>(depth), steps = (depth + kTileDepth - 1) / kTileDepth;
-  const std::int64_t block = std::max<std::int64_t>(kKeptBytes / strip, 1) * kStripLines;
+  const std::int64_t block = block_width(c.width, strip);
   const bool keep_a = c.width > block;
   std::byte* packed_b = room;
   std::byte* packed_a = room + block / kStripLines * strip;
