@@ -7,7 +7,6 @@
 #include <climits>
 
 #include "comm/world.hpp"
-#include "core/parallel.hpp"
 
 namespace twinpod::comm {
 
@@ -56,8 +55,6 @@ constexpr std::array kLocal = {
 // that all put in, shared memory would lose more than the other gains.
 std::size_t crowded_up_to(Verb verb) { return verb == Verb::all_reduce ? 0 : kInlineBytes; }
 
-bool is_crowded(const Communicator& communicator) { return communicator.size() > num_hardware_threads(); }
-
 std::size_t inlined_up_to(Verb verb) {
   const auto found = std::find_if(kLocal.begin(), kLocal.end(), [&](const Range& range) { return range.verb == verb; });
   return found == kLocal.end() ? kInlineBytes : found->inlined_up_to;
@@ -96,7 +93,7 @@ Pick pick_for(const Communicator& communicator, const Call& call, bool shared) {
   if (call.verb == Verb::send) return {Method::scheduled, Algorithm::direct};
   const std::size_t bytes = contribution_bytes(communicator, call);
   if (bytes <= inlined_up_to(call.verb)) return {Method::inlined};
-  if (is_crowded(communicator) && bytes <= crowded_up_to(call.verb)) return {Method::inlined};
+  if (communicator.world->segment.crowded && bytes <= crowded_up_to(call.verb)) return {Method::inlined};
   if (shared) return {Method::mapped};
   return {communicator.world->may_reach ? Method::remote : Method::staged};
 }

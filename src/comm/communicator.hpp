@@ -143,7 +143,9 @@ Result<std::unique_ptr<Communicator, void (*)(Communicator*)>> split(Communicato
 using Group = std::unique_ptr<Communicator, void (*)(Communicator*)>;
 
 // Memory that all local ranks can reach, 64-byte aligned, zero at first. Collectives on it need no copies in between.
+// From 4 MiB on it is in huge pages if the kernel has them for shared memory (Linux 6.1 and later, as a rule).
 Result<void*> allocate(Communicator& communicator, std::size_t bytes);
+void* allocate_huge(Communicator& communicator, std::size_t bytes);  // nullptr where that cannot be had
 void release(Communicator& communicator, void* memory);
 
 // Runs the body once for each rank. Returns rank 0's answer, or the first failure.

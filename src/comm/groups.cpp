@@ -101,20 +101,29 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-// First fit in the rank's arena; whole pages, so that what is released can be given back.
+std::size_t up_to(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// First fit in the rank's arena; whole pages, so that what is released can be given back. From two huge pages on in
+// huge pages, where the kernel has them: products read and write them faster.
 Result<void*> allocate_shared(World& world, std::size_t bytes) {
-  const std::size_t needed = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
-  const auto fits = [&](const auto& hole) { return hole.second >= needed; };
+  const bool large = bytes >= 2 * HugePages::kBytes;
+  const std::size_t unit = large ? HugePages::kBytes : kPage;
+  const std::size_t needed = up_to(std::max<std::size_t>(bytes, 1), unit);
+  const auto fits = [&](const auto& hole) { return up_to(hole.first, unit) + needed <= hole.first + hole.second; };
   const auto hole = std::find_if(world.free_memory.begin(), world.free_memory.end(), fits);
   if (hole == world.free_memory.end()) {
     return infeasible(fmt::format("rank {}: {} bytes of shared memory: an arena has {}", world.rank, bytes,
                                   world.segment.arena_bytes));
   }
-  const auto [offset, room] = *hole;
+  const auto [begin, room] = *hole;
+  const std::size_t offset = up_to(begin, unit);
+  const std::size_t end = begin + room;
   world.free_memory.erase(hole);
-  if (room > needed) world.free_memory[offset + needed] = room - needed;
+  if (offset > begin) world.free_memory[begin] = offset - begin;
+  if (end > offset + needed) world.free_memory[offset + needed] = end - offset - needed;
   std::byte* const memory = arena_of(world.segment, world.rank) + offset;
-  world.taken_memory[memory] = needed;
+  for (std::size_t page = 0; large && page < needed; page += HugePages::kBytes) memory[page] = std::byte{0};
+  world.taken_memory[memory] = {needed, large && make_huge(memory, needed)};
   return memory;
 }
 
@@ -143,13 +152,23 @@ Result<void*> allocate(Communicator& communicator, std::size_t bytes) {
   return memory;
 }
 
+void* allocate_huge(Communicator& communicator, std::size_t bytes) {
+  World& world = *communicator.world;
+  if (!world.local || world.segment.one_process) return nullptr;
+  const Result<void*> memory = allocate_shared(world, bytes);
+  if (!memory) return nullptr;
+  if (world.taken_memory[*memory].huge) return *memory;
+  release(communicator, *memory);
+  return nullptr;
+}
+
 void release(Communicator& communicator, void* memory) {
   World& world = *communicator.world;
   const auto taken = world.taken_memory.find(memory);
   if (taken == world.taken_memory.end()) return std::free(memory);
-  madvise(memory, taken->second, MADV_REMOVE);
+  madvise(memory, taken->second.bytes, MADV_REMOVE);
   const auto offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - arena_of(world.segment, world.rank));
-  world.free_memory[offset] = taken->second;
+  world.free_memory[offset] = taken->second.bytes;
   world.taken_memory.erase(taken);
   join_holes(world.free_memory);
 }

@@ -50,6 +50,14 @@ void fill_up(std::uintptr_t begin, std::uintptr_t end) {
 
 }  // namespace
 
+bool make_huge(void* memory, std::size_t bytes) {
+  for (int i = 0; i < kTries; ++i) {
+    if (madvise(memory, bytes, MADV_COLLAPSE) == 0) return true;
+    if (errno != EAGAIN) return false;
+  }
+  return false;
+}
+
 void HugePages::moved(const void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t end = begin + bytes;
@@ -82,9 +90,7 @@ void HugePages::make_huge(std::uintptr_t first, std::size_t count) {
   if (count == 0) return;
   const std::int64_t start = now_ns();
   fill_up(first * kBytes, (first + count) * kBytes);
-  int tries = kTries;
-  while (madvise(address_of(first * kBytes), count * kBytes, MADV_COLLAPSE) != 0 && errno == EAGAIN && --tries > 0)
-    continue;
+  (void)comm::make_huge(address_of(first * kBytes), count * kBytes);
   gave_up_ = now_ns() - start > static_cast<std::int64_t>(count) * kTooLongNs;
 }
 

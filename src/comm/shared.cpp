@@ -8,12 +8,15 @@
 #include <cerrno>
 #include <cstring>
 
+#include "comm/huge_pages.hpp"
+
 namespace twinpod::comm {
 namespace {
 
 constexpr std::size_t kPage = 4096;
 
-std::size_t in_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t up_to(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t in_pages(std::size_t bytes) { return up_to(bytes, kPage); }
 
 std::size_t states_at() { return in_pages(sizeof(Header)); }
 std::size_t groups_at(int ranks) { return states_at() + in_pages(sizeof(RankState) * static_cast<std::size_t>(ranks)); }
@@ -22,7 +25,7 @@ std::size_t groups_at(int ranks) { return states_at() + in_pages(sizeof(RankStat
 std::size_t arena_bytes_of(bool one_process) {
   if (one_process) return 0;
   const long pages = sysconf(_SC_PHYS_PAGES);
-  return in_pages(static_cast<std::size_t>(std::max(pages, 1L << 18)) * kPage);
+  return up_to(static_cast<std::size_t>(std::max(pages, 1L << 18)) * kPage, HugePages::kBytes);
 }
 
 Segment laid_out(int ranks, bool one_process) {
@@ -30,7 +33,7 @@ Segment laid_out(int ranks, bool one_process) {
   Segment segment{.ranks = ranks, .one_process = one_process, .crowded = is_crowded(ranks)};
   segment.channels_at = groups_at(ranks) + in_pages(sizeof(GroupState) * kMaxGroups);
   segment.blocks_at = segment.channels_at + in_pages(sizeof(Channel)) * n * n;
-  segment.arenas_at = segment.blocks_at + in_pages(sizeof(Block)) * n * kMaxGroups;
+  segment.arenas_at = up_to(segment.blocks_at + in_pages(sizeof(Block)) * n * kMaxGroups, HugePages::kBytes);
   segment.arena_bytes = arena_bytes_of(one_process);
   segment.bytes = segment.arenas_at + segment.arena_bytes * n;
   return segment;
@@ -40,6 +43,26 @@ tl::unexpected<Error> no_memory(const Segment& segment, const char* what) {
   return infeasible(fmt::format("shared memory for {} ranks: {} of {} bytes of address space failed: {}", segment.ranks,
                                 what, segment.bytes, std::strerror(errno)),
                     "`ulimit -v unlimited` and `ulimit -f unlimited` lift the usual limits");
+}
+
+// Where a huge page can begin: a file's pages are huge only where offset and address agree.
+void* map_aligned(int file, std::size_t bytes) {
+  constexpr std::size_t kHuge = HugePages::kBytes;
+  void* const reserved = mmap(nullptr, bytes + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return MAP_FAILED;
+  auto* const first = static_cast<std::byte*>(reserved);
+  const std::size_t before =
+      up_to(reinterpret_cast<std::uintptr_t>(first), kHuge) - reinterpret_cast<std::uintptr_t>(first);
+  void* const base =
+      mmap(first + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
+  if (base == MAP_FAILED) {
+    munmap(reserved, bytes + kHuge);
+    return MAP_FAILED;
+  }
+  if (before > 0) munmap(first, before);
+  const std::size_t end = before + in_pages(bytes);
+  if (end < bytes + kHuge) munmap(first + end, bytes + kHuge - end);
+  return base;
 }
 
 }  // namespace
@@ -56,7 +79,7 @@ Result<Segment> make_segment(int ranks, bool one_process) {
     close(file);
     return no_memory(segment, "ftruncate");
   }
-  void* const base = mmap(nullptr, segment.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  void* const base = map_aligned(file, segment.bytes);
   close(file);
   if (base == MAP_FAILED) return no_memory(segment, "mmap");
   madvise(base, segment.bytes, MADV_DONTDUMP);

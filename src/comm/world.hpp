@@ -21,6 +21,12 @@ struct MpiFunctions;  // mpi_transport.hpp
 struct Worker;        // worker.cpp
 
 // One rank of a run.
+// Of a rank's arena.
+struct TakenMemory {
+  std::size_t bytes = 0;
+  bool huge = false;  // in huge pages
+};
+
 struct World {
   int rank = 0;
   int size = 1;
@@ -35,7 +41,7 @@ struct World {
   std::atomic<std::uint32_t> never_aborts = 0;
   const MpiFunctions* mpi = nullptr;                    // if not local
   std::map<std::size_t, std::size_t> free_memory = {};  // of the arena: bytes at an offset
-  std::map<const void*, std::size_t> taken_memory = {};
+  std::map<const void*, TakenMemory> taken_memory = {};
   int next_group = 1;          // if not local
   std::uint32_t fault_at = 0;  // the operation at which options.fault happens here; 0: never
 };

@@ -1,9 +1,9 @@
 // Memory of a rank, counted: what is in use now, what was at most, and for what.
 //
 //     Memory memory;
-//     void* buffer = memory.take(bytes, BufferKind::activations);     // aligned to 64 bytes, huge pages where they
-//     help memory.give(buffer); memory.peak_bytes() memory.at_peak()[...]                                           //
-//     by kind, when the peak was reached
+//     void* buffer = memory.take(bytes, BufferKind::activations);     // aligned to 64 bytes, in huge pages if large
+//     memory.give(buffer);
+//     memory.peak_bytes(), memory.at_peak()[...]                      // by kind, when the peak was reached
 //
 // What is given back is kept for the next of the same size, because new pages cost more than a layer's memory traffic.
 #pragma once

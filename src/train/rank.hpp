@@ -132,13 +132,14 @@ struct Rank {
   Pieces pieces;
   std::vector<Owned> owned;
   std::int64_t owned_elements = 0;
-  bool shards_parameters = false;  // ZeRO-3: gathered for each pass
-  bool shards_gradients = false;   // ZeRO-2 and 3: scattered after each pass
-  T* parameters = nullptr;         // all, or shards
-  Sum<T>* gradients = nullptr;     // all, or shards
-  Sum<T>* master = nullptr;        // owned; the parameters themselves when they are of the same type
-  Sum<T>* mean = nullptr;          // owned
-  Sum<T>* square = nullptr;        // owned; null with momentum only
+  bool shards_parameters = false;         // ZeRO-3: gathered for each pass
+  bool shards_gradients = false;          // ZeRO-2 and 3: scattered after each pass
+  std::vector<void*> shared_memory = {};  // of what follows, what copies of the model can reach
+  T* parameters = nullptr;                // all, or shards
+  Sum<T>* gradients = nullptr;            // all, or shards
+  Sum<T>* master = nullptr;               // owned; the parameters themselves when they are of the same type
+  Sum<T>* mean = nullptr;                 // owned
+  Sum<T>* square = nullptr;               // owned; null with momentum only
   std::map<const Piece*, T*> gathered;
   std::map<const Piece*, Sum<T>*> unscattered;
   std::map<const Piece*, int> passes;  // backward, of this step

@@ -68,9 +68,24 @@ Result<std::byte*> take(Rank<T>& rank, BufferKind kind, std::int64_t bytes, bool
   return static_cast<std::byte*>(*memory);
 }
 
+// Shared, if other copies of the model reduce or gather it and sharing costs no huge pages: products gain more from
+// those than collectives lose without.
+template <typename T>
+Result<std::byte*> take_for_copies(Rank<T>& rank, BufferKind kind, std::int64_t bytes) {
+  void* const memory = rank.copies > 1 ? comm::allocate_huge(rank.world, static_cast<std::size_t>(bytes)) : nullptr;
+  if (memory == nullptr) return take(rank, kind, bytes, false);
+  rank.memory.count(bytes, kind);
+  rank.shared_memory.push_back(memory);
+  return static_cast<std::byte*>(memory);
+}
+
+enum class Share { no, yes, with_copies };
+
 template <typename T, typename E>
-Result<void> take_elements(Rank<T>& rank, BufferKind kind, std::int64_t count, bool shared, E*& out) {
-  const Result<std::byte*> memory = take(rank, kind, count * static_cast<std::int64_t>(sizeof(E)), shared);
+Result<void> take_elements(Rank<T>& rank, BufferKind kind, std::int64_t count, Share share, E*& out) {
+  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(E));
+  const Result<std::byte*> memory =
+      share == Share::with_copies ? take_for_copies(rank, kind, bytes) : take(rank, kind, bytes, share == Share::yes);
   if (!memory) return tl::unexpected(memory.error());
   out = reinterpret_cast<E*>(*memory);  // NOLINT: raw memory
   std::fill_n(out, count, E{});
@@ -165,23 +180,22 @@ Result<void> take_residents(Rank<T>& rank) {
   const bool tensor = job.layout.tp > 1;
   place_activations(rank);
   std::vector<Result<void>> done;
-  // Parameters and gradients are not shared, though copies of the model reduce and gather them: products gain more from
-  // huge pages, which shared memory has not, than collectives lose.
-  done.push_back(
-      take_elements(rank, BufferKind::parameters, rank.shards_parameters ? shard : all, false, rank.parameters));
-  done.push_back(
-      take_elements(rank, BufferKind::gradients, rank.shards_gradients ? shard : all, false, rank.gradients));
+  const Share of_tensor = tensor ? Share::yes : Share::no;
+  done.push_back(take_elements(rank, BufferKind::parameters, rank.shards_parameters ? shard : all, Share::with_copies,
+                               rank.parameters));
+  done.push_back(take_elements(rank, BufferKind::gradients, rank.shards_gradients ? shard : all, Share::with_copies,
+                               rank.gradients));
   if (kHasMaster<T>)
-    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.master));
+    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, Share::no, rank.master));
   if (job.training.optimizer != spec::Optimizer::sgd)
-    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.mean));
-  if (adam) done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, false, rank.square));
-  done.push_back(take_elements(rank, BufferKind::working, rank.places.bytes, tensor, rank.workspace));
+    done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, Share::no, rank.mean));
+  if (adam) done.push_back(take_elements(rank, BufferKind::optimizer, rank.owned_elements, Share::no, rank.square));
+  done.push_back(take_elements(rank, BufferKind::working, rank.places.bytes, of_tensor, rank.workspace));
   const std::int64_t transfer = rank.sizes.rows * rank.sizes.hidden;
   for (T*& slot : rank.transfers) {
-    if (job.layout.pp > 1) done.push_back(take_elements(rank, BufferKind::communication, transfer, false, slot));
+    if (job.layout.pp > 1) done.push_back(take_elements(rank, BufferKind::communication, transfer, Share::no, slot));
   }
-  done.push_back(take_elements(rank, BufferKind::runtime, runtime_bytes<T>(job), tensor, rank.kernel_room));
+  done.push_back(take_elements(rank, BufferKind::runtime, runtime_bytes<T>(job), of_tensor, rank.kernel_room));
   for (const Result<void>& one : done) {
     if (!one) return one;
   }
@@ -240,6 +254,7 @@ Rank<T>::~Rank() {
   };
   give_back(job.layout.tp > 1, workspace);
   give_back(job.layout.tp > 1, kernel_room);
+  for (void* const area : shared_memory) comm::release(world, area);
 }
 
 template <typename T>
