@@ -122,7 +122,6 @@ Result<void*> allocate_shared(World& world, std::size_t bytes) {
   if (offset > begin) world.free_memory[begin] = offset - begin;
   if (end > offset + needed) world.free_memory[offset + needed] = end - offset - needed;
   std::byte* const memory = arena_of(world.segment, world.rank) + offset;
-  for (std::size_t page = 0; large && page < needed; page += HugePages::kBytes) memory[page] = std::byte{0};
   world.taken_memory[memory] = {needed, large && make_huge(memory, needed)};
   return memory;
 }

@@ -13,6 +13,9 @@ namespace {
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25  // headers older than Linux 6.1
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // older than Linux 5.14
+#endif
 
 constexpr std::int64_t kTooLongNs = 50'000'000;  // for one: memory is short or in pieces, so it is not worth while
 constexpr std::size_t kLaterBy = 4;
@@ -48,14 +51,22 @@ void fill_up(std::uintptr_t begin, std::uintptr_t end) {
   map(last, end);
 }
 
-}  // namespace
-
-bool make_huge(void* memory, std::size_t bytes) {
+bool collapse(void* memory, std::size_t bytes) {
   for (int i = 0; i < kTries; ++i) {
     if (madvise(memory, bytes, MADV_COLLAPSE) == 0) return true;
     if (errno != EAGAIN) return false;
   }
   return false;
+}
+
+}  // namespace
+
+// Of shared memory the kernel makes no huge page out of nothing, so something of each must be there.
+bool make_huge(void* memory, std::size_t bytes) {
+  for (std::size_t page = 0; page < bytes; page += HugePages::kBytes) {
+    if (madvise(static_cast<std::byte*>(memory) + page, kSmall, MADV_POPULATE_WRITE) != 0) return false;
+  }
+  return collapse(memory, bytes);
 }
 
 void HugePages::moved(const void* memory, std::size_t bytes) {
@@ -90,7 +101,7 @@ void HugePages::make_huge(std::uintptr_t first, std::size_t count) {
   if (count == 0) return;
   const std::int64_t start = now_ns();
   fill_up(first * kBytes, (first + count) * kBytes);
-  (void)comm::make_huge(address_of(first * kBytes), count * kBytes);
+  (void)collapse(address_of(first * kBytes), count * kBytes);
   gave_up_ = now_ns() - start > static_cast<std::int64_t>(count) * kTooLongNs;
 }
 

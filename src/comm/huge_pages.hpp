@@ -14,7 +14,7 @@
 namespace twinpod::comm {
 
 // Whether all of it is in huge pages now; what it holds stays the same. REQUIRES: it begins and ends where a huge page
-// does; something of each was written, as the kernel makes none of nothing.
+// does.
 bool make_huge(void* memory, std::size_t bytes);
 
 // Any thread may call.

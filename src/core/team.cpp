@@ -12,7 +12,7 @@ namespace {
 // whoever wants it.
 template <typename Changed>
 bool comes_soon(const Changed& changed) {
-  constexpr auto kAwake = std::chrono::microseconds(200);
+  constexpr auto kAwake = std::chrono::microseconds(1000);
   const auto end = std::chrono::steady_clock::now() + kAwake;
   while (!changed()) {
     if (std::chrono::steady_clock::now() > end) return false;

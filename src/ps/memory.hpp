@@ -4,13 +4,17 @@
 //     auto memory = std::make_shared<ArenaMemory>(arena, bytes);         // a part of the shared segment, one's own
 //     std::pmr::vector<float> gradient(1000000, memory.get());
 //
-// Small blocks, and what does not fit any more, come from the heap. Not thread safe.
+// Small blocks, and what does not fit any more, come from the heap. Large ones are in huge pages, where the kernel has
+// them for shared memory. Not thread safe. REQUIRES: the arena begins where a huge page can.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <map>
 #include <memory_resource>
 #include <vector>
+
+#include "comm/huge_pages.hpp"
 
 namespace twinpod::ps {
 
@@ -20,6 +24,7 @@ class ArenaMemory : public std::pmr::memory_resource {
 
  private:
   static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kLarge = std::size_t{256} << 10U;
 
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     const std::size_t size = (bytes + kPage - 1) / kPage * kPage;
@@ -33,6 +38,7 @@ class ArenaMemory : public std::pmr::memory_resource {
     if (bytes_ - used_ < size) return heap_->allocate(bytes, alignment);
     std::byte* const block = arena_ + used_;
     used_ += size;
+    if (size >= kLarge) make_huge_up_to(used_);
     return block;
   }
   void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
@@ -42,9 +48,19 @@ class ArenaMemory : public std::pmr::memory_resource {
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 
+  void make_huge_up_to(std::size_t end) {
+    constexpr std::size_t kHuge = comm::HugePages::kBytes;
+    const std::size_t last = std::min((end + kHuge - 1) / kHuge * kHuge, bytes_ / kHuge * kHuge);
+    if (!has_huge_ || huge_ >= last) return;
+    has_huge_ = comm::make_huge(arena_ + huge_, last - huge_);
+    huge_ = last;
+  }
+
   std::byte* arena_;
   std::size_t bytes_;
   std::size_t used_ = 0;
+  std::size_t huge_ = 0;  // bytes of it that were made huge, from its beginning on
+  bool has_huge_ = true;  // the kernel did so
   std::map<std::size_t, std::vector<std::byte*>> free_;
   std::pmr::memory_resource* heap_ = std::pmr::new_delete_resource();
 };

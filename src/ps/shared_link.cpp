@@ -288,7 +288,7 @@ bool receive(void* state, Message& message) {
 // the server could help it copy: to be woken up takes about as long. Then it sleeps.
 void rest(void* state) {
   auto& link = *static_cast<SharedLink*>(state);
-  constexpr int kLooks = 4;
+  constexpr int kLooks = 1;
   constexpr std::int64_t kAwakeNs = 300'000;
   if (++link.idle <= kLooks) return;
   const std::int64_t now = comm::now_ns();
@@ -335,7 +335,8 @@ void close_link(void* state) {
 }  // namespace
 
 Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes) {
-  constexpr std::size_t kOwnFrom = kDeskBytes + kLoanBytes;
+  constexpr std::size_t kOwnFrom = comm::HugePages::kBytes;
+  static_assert(kDeskBytes + kLoanBytes <= kOwnFrom);
   auto link = std::make_unique<SharedLink>();
   link->segment = segment;
   link->id = id;
