@@ -220,6 +220,7 @@ constexpr double kLongSeconds = 0.02;  // a product of which one try tells, else
 constexpr int kLaterTrials = 24;       // of each way that is near the fastest, one call in kSeldom
 constexpr int kSeldom = 16;
 constexpr double kNear = 1.15;
+constexpr int kOften = 4;  // of so many calls one is for the first way, if others seem to be faster
 
 // What is known of a shape: the tries of each way, and its best time.
 struct Trial {
@@ -250,6 +251,9 @@ std::size_t way_of(const Trial& trial, std::size_t ways) {
     if (is_open(trial, way) && (next == ways || trial.tries[way] < trial.tries[next])) next = way;
   }
   if (next < ways) return next;
+  // The first way is expected to be the fastest. Tiles suffer from others on the machine more than vectors do, for
+  // seconds at a time: what was tried then says little.
+  if (fastest != 0 && trial.calls % kOften == 0 && trial.tries[0] < kLaterTrials) return 0;
   if (trial.calls % kSeldom != 0) return fastest;
   next = fastest;
   for (std::size_t way = 0; way < ways; ++way) {
