@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -163,6 +165,31 @@ TEST(Memory, WhatIsReleasedIsUsedAgain) {
     const bool good = c == a && static_cast<char*>(c)[0] == 0;
     const bool refused = !allocate(world, std::size_t{1} << 60U);
     return good && refused ? Answer(std::string()) : Answer(infeasible("not used again"));
+  });
+  EXPECT_TRUE(answer) << answer.error().message;
+}
+
+// Huge or not, as the kernel likes: in either case zero at first, where a huge page can begin, and used again.
+TEST(Memory, LargeMemoryBeginsWhereAHugePageCan) {
+  const Answer answer = run_processes(2, kOptions, [](Communicator& world) -> Answer {
+    constexpr std::size_t kHuge = std::size_t{2} << 20U;
+    const auto is_zero = [](const char* from, std::size_t bytes) {
+      return std::all_of(from, from + bytes, [](char one) { return one == 0; });
+    };
+    auto* const small = static_cast<char*>(allocate(world, 100).value());
+    std::memset(small, 7, 100);
+    auto* const large = static_cast<char*>(allocate(world, 2 * kHuge + 1).value());
+    if (reinterpret_cast<std::uintptr_t>(large) % kHuge != 0) return infeasible("not aligned");
+    if (!is_zero(large, 2 * kHuge + 1)) return infeasible("not zero");
+    std::memset(large, 1, 2 * kHuge + 1);
+    if (small[0] != 7 || small[99] != 7) return infeasible("the other one was changed");
+    release(world, large);
+    auto* const again = static_cast<char*>(allocate(world, 2 * kHuge).value());
+    if (again != large || !is_zero(again, 2 * kHuge)) return infeasible("not used again");
+    void* const huge = allocate_huge(world, 2 * kHuge);
+    if (huge != nullptr && reinterpret_cast<std::uintptr_t>(huge) % kHuge != 0) return infeasible("huge, not aligned");
+    if (allocate_huge(world, 1000) != nullptr) return infeasible("too small to be huge");
+    return std::string();
   });
   EXPECT_TRUE(answer) << answer.error().message;
 }
