@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 20U;
 constexpr std::size_t kLeastBytes = std::size_t{1} << 20U;  // below, it is the caches that decide
+constexpr std::size_t kLarge = std::size_t{16} << 20U;      // bytes that take so long that two calls before are enough
 
 struct Order {
   std::string verb, type, op;
@@ -124,7 +125,7 @@ double seconds(const Order& order, const Memory& memory, int rank, int& meetings
         for (const Traffic& part : traffic[i % 2]) move(part);
       }
     };
-    repeat(2);
+    repeat(order.bytes < kLarge ? 4 : 2);
     meet(*memory.shared, meetings);
     const auto start = std::chrono::steady_clock::now();
     repeat(order.iterations);

@@ -93,10 +93,16 @@ Result<void> repeat(Communicator& communicator, const Call& call, int times) {
   return {};
 }
 
-constexpr int kUncounted = 2;  // calls before a block: whatever ran before has filled the caches with its own
+// Calls before a block that do not count, because whatever ran before has filled the caches with its own; as many as a
+// peer makes (bench/comm).
+int uncounted(const Communicator& communicator, const Call& call) {
+  constexpr std::size_t kLarge = std::size_t{16} << 20U;  // bytes that take so long that two are enough
+  return bytes_of(communicator, call) < kLarge ? 4 : 2;
+}
 
 Result<double> seconds_of_block(Communicator& communicator, const Call& call, int iterations) {
-  if (Result<void> done = repeat(communicator, call, kUncounted); !done) return tl::unexpected(done.error());
+  const Result<void> warm = repeat(communicator, call, uncounted(communicator, call));
+  if (!warm) return tl::unexpected(warm.error());
   // The first barrier may wake a rank; after the second, all are awake.
   for (int i = 0; i < 2; ++i) {
     const Result<void> together = run(communicator, {.verb = Verb::barrier});

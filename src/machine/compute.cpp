@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "kernel/gemm.hpp"
 #include "kernel/processor.hpp"
@@ -82,7 +83,7 @@ std::size_t array_floats(const Machine& machine, int ranks, double most_bytes) {
 Result<void> time_product(Communicator& world, const RankRequest& request, const ProductShape& shape,
                           std::span<const Way> ways, Precision precision, Ring& ring, Machine& machine) {
   kernel::set_threads(request.threads);
-  const Result<double> seconds = best_seconds(world, timing_of(world, request, machine), [&] {
+  const Result<double> seconds = seconds_of_call(world, timing_of(world, request, machine), [&] {
     for (const Way way : ways) {
       precision == Precision::bf16 ? multiply<Bf16>(shape, way, ring) : multiply<float>(shape, way, ring);
     }
@@ -105,14 +106,14 @@ Result<void> time_memory(Communicator& world, const RankRequest& request, double
   const auto part = [&](std::size_t first, std::size_t last) {
     triad(a + first, b + first, b + count + first, last - first);
   };
-  const Result<double> triads = best_seconds(world, timing, [&] { on_threads(request.threads, count, part); });
+  const Result<double> triads = seconds_of_call(world, timing, [&] { on_threads(request.threads, count, part); });
   if (!triads) return tl::unexpected(triads.error());
   // A line that is written is read before, so four arrays pass.
   machine.memory.push_back({"triad", ranks, request.threads, 4.0 * sizeof(float) * double(count) / *triads});
   const auto copied = [&](std::size_t first, std::size_t last) {
     std::memcpy(a + first, b + first, (last - first) * sizeof(float));
   };
-  const Result<double> copies = best_seconds(world, timing, [&] { on_threads(request.threads, count, copied); });
+  const Result<double> copies = seconds_of_call(world, timing, [&] { on_threads(request.threads, count, copied); });
   if (!copies) return tl::unexpected(copies.error());
   machine.memory.push_back({"copy", ranks, request.threads, 2.0 * sizeof(float) * double(count) / *copies});
   return {};
@@ -123,21 +124,24 @@ Result<void> time_overheads(Communicator& world, const RankRequest& request, Mac
   const Timing timing = timing_of(world, request, machine);
   kernel::set_threads(request.threads);
   alignas(64) std::array<float, 64> a{}, b{}, c{};
-  const Result<double> small =
-      best_seconds(world, timing, [&] { kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data()); });
+  const Result<double> small = seconds_of_call(
+      world, timing, [&] { kernel::gemm<float>({.m = 4, .n = 4, .k = 4}, a.data(), b.data(), c.data()); });
   if (!small) return tl::unexpected(small.error());
   machine.product_overhead_s = *small;
   void (*volatile kernel)(float*, const float*, const float*, std::size_t) = triad;
-  const Result<double> tiny = best_seconds(world, timing, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
+  const Result<double> tiny = seconds_of_call(world, timing, [&] { kernel(a.data(), b.data(), c.data(), a.size()); });
   if (!tiny) return tl::unexpected(tiny.error());
   machine.kernel_overhead_s = *tiny;
   return {};
 }
 
-int steps_of(const RankRequest& request) { return 2 * static_cast<int>(shapes_of(request.quick).size()) + 3; }
+namespace {
 
-Result<void> measure_compute(Communicator& world, const RankRequest& request, Machine& machine) {
-  kernel::flush_denormals();
+// Who shares a machine with others finds it slow for seconds at a time: no figure should have all of its blocks in such
+// a time, so all figures are taken several times, one after the other.
+int rounds_of(const RankRequest& request) { return request.quick ? 1 : 3; }
+
+Result<void> measure_round(Communicator& world, const RankRequest& request, Machine& machine) {
   Ring ring(kRingBytes);
   if (!ring.is_there()) return infeasible("no memory for matrix products");
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
@@ -154,6 +158,52 @@ Result<void> measure_compute(Communicator& world, const RankRequest& request, Ma
   request.step();
   if (Result<void> done = time_kernels(world, request, machine); !done) return done;
   request.step();
+  return {};
+}
+
+Machine without_figures(Machine machine) {
+  machine.products.clear();
+  machine.memory.clear();
+  machine.kernels.clear();
+  machine.links.clear();
+  return machine;
+}
+
+// REQUIRES: figures of the same, in the same order.
+void keep_best(Machine& best, const Machine& other) {
+  const auto keep = [](double& seconds, double others) { seconds = std::min(seconds, others); };
+  for (std::size_t i = 0; i < best.products.size(); ++i) keep(best.products[i].seconds, other.products[i].seconds);
+  for (std::size_t i = 0; i < best.kernels.size(); ++i) keep(best.kernels[i].seconds, other.kernels[i].seconds);
+  for (std::size_t i = 0; i < best.memory.size(); ++i) {
+    best.memory[i].bytes_per_s = std::max(best.memory[i].bytes_per_s, other.memory[i].bytes_per_s);
+  }
+  keep(best.product_overhead_s, other.product_overhead_s);
+  keep(best.kernel_overhead_s, other.kernel_overhead_s);
+}
+
+}  // namespace
+
+int steps_of(const RankRequest& request) {
+  return rounds_of(request) * (2 * static_cast<int>(shapes_of(request.quick).size()) + 3);
+}
+
+Result<void> measure_compute(Communicator& world, const RankRequest& request, Machine& machine) {
+  kernel::flush_denormals();
+  const int rounds = rounds_of(request);
+  RankRequest part = request;
+  part.blocks = (request.blocks + rounds - 1) / rounds;
+  part.most_s = request.most_s / rounds;
+  Machine best;
+  for (int round = 0; round < rounds; ++round) {
+    Machine found = without_figures(machine);
+    if (Result<void> done = measure_round(world, part, found); !done) return done;
+    if (round == 0) {
+      best = std::move(found);
+    } else {
+      keep_best(best, found);
+    }
+  }
+  append(machine, std::move(best));
   return {};
 }
 

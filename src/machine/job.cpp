@@ -96,7 +96,7 @@ Result<void> measure_job(Communicator& world, const spec::Job& job, const std::s
   kernel::flush_denormals();
   machine.threads = 1;
   if (Result<void> done = measure_transfers(world, transport, machine); !done) return done;
-  const RankRequest request{.threads = 1, .quick = true, .blocks = kBlocks, .most_s = kMostSeconds};
+  const RankRequest request{.threads = 1, .quick = true, .blocks = kBlocks, .most_s = kMostSeconds, .typical = true};
   const spec::Precision precision = job.training.precision;
   Ring ring(ring_bytes(machine));
   if (!ring.is_there()) return infeasible("no memory to measure this machine");

@@ -211,7 +211,7 @@ Result<void> time_shape(Communicator& world, const RankRequest& request, const K
   const std::vector<std::int32_t> labels(static_cast<std::size_t>(sizes.logit_rows));
   const Data<T> data{sizes, ring};
   const auto time = [&](const char* name, double amount, const std::function<void()>& call) -> Result<void> {
-    const Result<double> seconds = best_seconds(world, timing, call);
+    const Result<double> seconds = seconds_of_call(world, timing, call);
     if (!seconds) return tl::unexpected(seconds.error());
     machine.kernels.push_back({name, comm::size_of(world), request.threads, amount, *seconds});
     return {};
@@ -239,9 +239,9 @@ Result<void> time_kernels_of(Communicator& world, const RankRequest& request, co
 }
 
 Result<void> time_kernels(Communicator& world, const RankRequest& request, Machine& machine) {
-  Ring ring(2 * kRingBytes);
-  if (!ring.is_there()) return infeasible("no memory to measure kernels");
   for (const Gpt& gpt : gpts_of(request.quick)) {
+    Ring ring(2 * kRingBytes);  // anew: updates, which come last, take any number for a square, and leave none
+    if (!ring.is_there()) return infeasible("no memory to measure kernels");
     const Result<void> done = time_shape<float>(world, request, shape_of(gpt), ring, machine);
     if (!done) return done;
   }

@@ -99,9 +99,10 @@ Result<void> measure_disk(const std::string& folder, double bytes, Machine& mach
 
 struct RankRequest {
   int threads = 1;
-  bool quick = false;                  // fewer shapes and sizes
-  int blocks = 15;                     // for one figure, the best of them: many, because some are undisturbed
-  double most_s = 0.4;                 // for one figure, if that is fewer
+  bool quick = false;    // fewer shapes and sizes
+  int blocks = 15;       // for one figure, the best of them: many, because some are undisturbed
+  double most_s = 0.4;   // for one figure, if that is fewer
+  bool typical = false;  // not the best but the middle one: the machine as it is now, with what else it does
   std::function<void()> step = [] {};  // progress
 };
 int steps_of(const RankRequest& request);  // how often `step` is called

@@ -49,12 +49,13 @@ inline constexpr std::size_t kRingBytes = std::size_t{96} << 20U;
 struct Timing {
   bool own_core = false;  // nobody takes the core from this rank, so it is timed by what it had of it
   int blocks = 15;
-  double most_s = 0.4;  // no more blocks after that
+  double most_s = 0.4;   // no more blocks after that
+  bool typical = false;  // the middle block counts, not the best
 };
 Timing timing_of(const comm::Communicator& world, const RankRequest& request, const Machine& machine);
 
-// Seconds of one call on the slowest rank, in the best of some blocks; all ranks call at once.
-Result<double> best_seconds(comm::Communicator& world, const Timing& timing, const std::function<void()>& call);
+// Seconds of one call on the slowest rank, in the best or the middle one of some blocks; all ranks call at once.
+Result<double> seconds_of_call(comm::Communicator& world, const Timing& timing, const std::function<void()>& call);
 
 // A product (m x k)(k x n) as a layer has it in one of three ways, which differ in what is transposed.
 struct ProductShape {

@@ -1,11 +1,13 @@
 // How fast this rank multiplies, while all of them do.
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/half.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/processor.hpp"
 #include "kernel/product.hpp"
+#include "kernel/sample.hpp"
 #include "train/loop.hpp"
 #include "train/loop_timeline.hpp"
 
@@ -19,9 +21,11 @@ Result<double> measured_peak(comm::Communicator& world, spec::Precision precisio
   double best = 0;
   for (const auto& shape : kShapes) {
     const kernel::Gemm gemm{.m = shape[0], .n = shape[1], .k = shape[2]};
-    const auto measure = [&]<typename T>(T one) {
-      const std::vector<T> a(static_cast<std::size_t>(gemm.m * gemm.k), one);
-      const std::vector<T> b(static_cast<std::size_t>(gemm.k * gemm.n), one);
+    const auto measure = [&]<typename T>(T) {
+      std::vector<T> a(static_cast<std::size_t>(gemm.m * gemm.k));
+      std::vector<T> b(static_cast<std::size_t>(gemm.k * gemm.n));
+      kernel::fill_sample(std::as_writable_bytes(std::span(a)));
+      kernel::fill_sample(std::as_writable_bytes(std::span(b)));
       std::vector<T> c(static_cast<std::size_t>(gemm.m * gemm.n));
       for (int round = 0; round < kRounds; ++round) {
         const Clock::time_point begin = Clock::now();
@@ -29,7 +33,7 @@ Result<double> measured_peak(comm::Communicator& world, spec::Precision precisio
         best = std::max(best, 2.0 * static_cast<double>(gemm.m * gemm.n * gemm.k) / seconds_since(begin));
       }
     };
-    precision == spec::Precision::bf16 ? measure(to_bf16(0.5F)) : measure(0.5F);
+    precision == spec::Precision::bf16 ? measure(Bf16{}) : measure(0.0F);
   }
   const Result<std::vector<double>> all = gather(world, best);
   if (!all) return tl::unexpected(all.error());
