@@ -107,8 +107,9 @@ check "async" learns "run['updates_applied'] % 60 == 0" --servers 2 --workers 2 
 writes() {
   [[ $(wc -l <"$scratch/metrics") == 30 ]] && python3 -c 'import json, sys
 [json.loads(line)["loss"] for line in open(sys.argv[1])]
-names = [event["name"] for event in json.load(open(sys.argv[2]))["traceEvents"]]
-assert names.count("passes") == 60 == names.count("push"), names' "$scratch/metrics" "$scratch/trace"
+# Of the workers: a push that is sent again, on a slow machine, is one more of a server.
+names = [event["name"] for event in json.load(open(sys.argv[2]))["traceEvents"] if event.get("cat") == "worker"]
+assert names.count("passes") == 60 == names.count("push"), (names.count("passes"), names.count("push"))' "$scratch/metrics" "$scratch/trace"
 }
 check "metrics and a trace" writes
 # Of a chosen step each server has its own shards' pushes, all of them; a death costs none that a copy has.
