@@ -86,6 +86,12 @@ files() {
     twinpod compare "$scratch/measured.json" "$scratch/measured.json" | grep -q "backward mlp"
 }
 check "timeline, trace, metrics, and compare reads them" files
+ends_at() {  # ends_at STEP FLAG...
+  trains --steps 40 --set training.target_loss=10 --set training.evaluate_every="$1" "${@:2}" &&
+    grep -q "\"steps\": $1,\?$" "$scratch/out.json" && grep -q '"predicted_step_time_s": [0-9]' "$scratch/out.json"
+}
+ends_early() { ends_at 2 && ends_at 5 --timeline "$scratch/early.json" && [[ -s $scratch/early.json ]]; }
+check "a run that ends early has its prediction, and the ops of a step before the 16th" ends_early
 
 check "no data" refuses 2 "train needs data" gpt2 --ranks 1
 check "a model that is not trained here" refuses 1 "mixtures of experts" mixtral-8x7b --text docs

@@ -36,7 +36,7 @@ constexpr std::array kOwnFlags = {
     Flag{"metrics", "FILE", "write a line of JSON for each step", ""},
     Flag{"timeline", "FILE", "write start and end of every op of one step as JSON, for `twinpod compare`", ""},
     Flag{"trace", "FILE", "the same step for ui.perfetto.dev", ""},
-    Flag{"trace-step", "N", "which step (default: the fourth; with servers: all)", ""},
+    Flag{"trace-step", "N", "which step (default: the 16th, or the last if there are fewer; with servers: all)", ""},
     Flag{"threads", "", "ranks are threads of one process", ""},
     Flag{"hosts", "LIST", "with servers: addresses of hosts that train together; run the same on each, with", ""},
     Flag{"host", "N", "which of them this is, from 0 (the controller) on", ""},

@@ -98,12 +98,15 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
   const bool recorded = !run.timeline.ranks.empty();
   const report::OpTotals measured_ops = recorded ? report::op_totals(plan.program, run.timeline) : report::OpTotals();
   report::OpTotals predicted_ops;
+  if (predicted) {
+    view.predicted_step_s = predicted->run.step_s;
+    view.basis = request.basis;
+  }
   if (predicted && recorded) {
     predicted_ops = report::op_totals(plan.program, sim::timeline_of(predicted->run));
-    predicted_ops.step_s = view.predicted_step_s = predicted->run.step_s;
+    predicted_ops.step_s = predicted->run.step_s;
     view.predicted = &predicted_ops;
     view.measured = &measured_ops;
-    view.basis = request.basis;
   }
   view.notes = notes_of(request, job);
   add_notes_of_saves(request, run, view.notes);

@@ -273,7 +273,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   }
   Result<data::TokenData> data = open_data(job->data);
   if (!data) return tl::unexpected(data.error());
-  const Result<int> step = whole_number(arguments, "trace-step", 1, 4);
+  const Result<int> step = whole_number(arguments, "trace-step", 1, kRecordedStep);
   if (!step) return tl::unexpected(step.error());
   const Result<double> timeout_s = timeout_of(arguments);
   if (!timeout_s) return tl::unexpected(timeout_s.error());

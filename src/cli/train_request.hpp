@@ -21,6 +21,10 @@
 
 namespace twinpod::cli {
 
+// The step whose ops are shown, unless another one is named. By then the fastest way of each product is known; those
+// that come once in a step take a dozen steps (kernel/gemm.hpp).
+inline constexpr int kRecordedStep = 16;
+
 struct TrainRequest {
   spec::Job job;  // as it was written
   data::TokenData data;
@@ -31,7 +35,7 @@ struct TrainRequest {
   bool deterministic = false;
   bool measures_machine = false;  // no cluster is named: the ranks find out what this one does
   std::string basis = {};         // of the prediction
-  int record_step = 3;
+  int record_step = kRecordedStep - 1;
   bool names_step = false;                              // by --trace-step
   std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
   TrainStore store = {};                                // where it is saved, and resumed from

@@ -228,9 +228,10 @@ Result<StepNote> one_step(Run<T>& run, int step) {
   if (measures_scale) {
     if (Result<void> scale = measure_scale(run, done->seconds); !scale) return tl::unexpected(scale.error());
   }
-  if (step == run.record_step) {
+  if (own.record && step <= run.record_step) {  // a run that ends before that step has one that came before
     const Result<void> got = gather_timeline(rank, done->seconds, run.result.timeline);
     if (!got) return tl::unexpected(got.error());
+    run.result.record_step = step;
   }
   StepNote note{step, run.settings.steps, done->loss, own.sgd ? own.momentum.rate : own.adamw.rate};
   note.gradient_norm = done->gradient_norm;
@@ -372,7 +373,6 @@ Result<LoopResult> run_loop(const spec::Job& job, const program::Program& progra
   }
   if (Result<void> gathered = gather_saves(run); !gathered) return tl::unexpected(gathered.error());
   if (Result<void> gathered = gather_memory(rank, result); !gathered) return tl::unexpected(gathered.error());
-  result.record_step = run.record_step;
   return std::move(result);
 }
 

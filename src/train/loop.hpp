@@ -39,7 +39,7 @@ struct StepNote {
 
 struct LoopSettings {
   int steps = 100;
-  int record_step = -1;                            // of this run's, whose Timeline is kept; -1: of none
+  int record_step = -1;  // of this run's, whose Timeline is kept, or of an earlier one if it ends before; -1: of none
   bool deterministic = false;                      // two runs are equal bit by bit
   std::function<void(const StepNote&)> note = {};  // called on rank 0, behind each step
   CheckpointSettings checkpoints = {};
