@@ -1,6 +1,8 @@
 // Messages through shared memory. Small ones travel inside the descriptor, one line of cache. Large ones are read by
 // the receiver where they lie if that memory is shared, else go through a ring in fragments, which sender and receiver
-// copy at the same time.
+// copy at the same time. A ring that is known to be empty begins anew at its beginning: bytes that go where others have
+// just been find their lines in the first caches, and the ring as a whole does not fit there. Who sends tells in the
+// same line of cache how far it has read what comes the other way, so that knowing it costs nothing.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -23,7 +25,7 @@ namespace {
 constexpr std::size_t kFragment = std::size_t{32} << 10U;
 // Shorter ones are copied twice sooner than waited for once.
 constexpr std::size_t kPointerFrom = std::size_t{4} << 10U;
-constexpr std::size_t kRemoteFrom = std::size_t{8} << 10U;
+constexpr std::size_t kRemoteFrom = kAwaitedRemoteFrom;
 constexpr std::size_t kStreamedMessage = std::size_t{4} << 20U;
 
 // A message that came before anybody asked for it.
@@ -33,9 +35,8 @@ struct Unexpected {
   std::size_t total = 0;
   std::size_t arrived = 0;
   std::vector<std::byte> data;
-  const void* address = nullptr;  // where it lies, if it was not sent
-  bool remote = false;            // in the memory of another process
-  Pickup* pickup = nullptr;
+  DescriptorPointer pointer = {};  // where it lies, if it was not sent
+  bool remote = false;             // in the memory of another process
 };
 
 struct Outgoing {
@@ -90,6 +91,14 @@ void copy_in(Channel& channel, std::uint32_t at, const std::byte* from, std::siz
   if (bytes > until_end) std::memcpy(channel.ring.data(), from + until_end, bytes - until_end);
 }
 
+// Bytes up to the next beginning of the ring.
+std::uint32_t next_start(std::uint32_t bytes) { return (bytes + kRingBytes - 1) / kRingBytes * kRingBytes; }
+
+// What the receiver says it has read may be older than what is known, above all when the ring has begun anew since.
+void note_read(Outgoing& out, std::uint32_t bytes) {
+  if (static_cast<std::int32_t>(bytes - out.bytes_read) > 0) out.bytes_read = bytes;
+}
+
 // A block of a message: long messages go past the caches, though their blocks would fit.
 void copy_block(const Message& message, std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool streams = message.streams || message.bytes >= kStreamedMessage;
@@ -97,7 +106,8 @@ void copy_block(const Message& message, std::byte* to, const std::byte* from, st
   copy_bytes(to, from, bytes);
 }
 
-void finish_descriptor(Outgoing& out, Descriptor& descriptor, const Message& message) {
+void finish_descriptor(const Local& local, Outgoing& out, Descriptor& descriptor, const Message& message) {
+  descriptor.heard = local.incoming[static_cast<std::size_t>(message.peer)].bytes;
   descriptor.context = message.context;
   descriptor.tag = message.tag;
   descriptor.total = message.bytes;
@@ -111,6 +121,7 @@ bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& des
   message.slot = static_cast<std::uint32_t>(std::countr_one(out.used_slots));
   out.used_slots |= std::uint64_t{1} << message.slot;
   descriptor.carrier = shared ? Carrier::pointer : Carrier::remote;
+  descriptor.restarts = false;
   descriptor.bytes = 0;
   descriptor.pointer.address = message.data;
   Pickup& pickup = channel.pickups[message.slot];
@@ -119,9 +130,10 @@ bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& des
   pickup.copied.store(0, std::memory_order_relaxed);
   pickup.target.store(nullptr, std::memory_order_relaxed);
   descriptor.pointer.pickup = &pickup;
+  descriptor.pointer.awaited = message.awaited;
   out.untaken.push_back(&message);
   message.moved = message.bytes;
-  finish_descriptor(out, descriptor, message);
+  finish_descriptor(local, out, descriptor, message);
   return true;
 }
 
@@ -135,24 +147,27 @@ bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) 
   prefetch_to_write(&channel.descriptors[(out.descriptors + 2) % kDescriptors]);  // the receiver looks at the next
   if (message.bytes <= kInlineMessage) {
     descriptor.carrier = Carrier::inlined;
-    descriptor.bytes = static_cast<std::uint32_t>(message.bytes);
+    descriptor.restarts = false;
+    descriptor.bytes = static_cast<std::uint16_t>(message.bytes);
     if (message.bytes > 0) std::memcpy(descriptor.data.data(), message.data, message.bytes);
     message.moved = message.bytes;
-    finish_descriptor(out, descriptor, message);
+    finish_descriptor(local, out, descriptor, message);
     return true;
   }
   if (send_pointer(local, channel, out, descriptor, message)) return true;
   const std::size_t bytes = std::min(message.bytes - message.moved, kFragment);
   if (kRingBytes - (out.bytes - out.bytes_read) < bytes) {
-    out.bytes_read = channel.bytes_read.load(std::memory_order_acquire);
+    note_read(out, channel.bytes_read.load(std::memory_order_acquire));
     if (kRingBytes - (out.bytes - out.bytes_read) < bytes) return false;
   }
+  descriptor.restarts = out.bytes_read == out.bytes && out.bytes % kRingBytes != 0;
+  if (descriptor.restarts) out.bytes = out.bytes_read = next_start(out.bytes);
   copy_in(channel, out.bytes, static_cast<const std::byte*>(message.data) + message.moved, bytes);
   out.bytes += static_cast<std::uint32_t>(bytes);
   message.moved += bytes;
   descriptor.carrier = Carrier::ring;
-  descriptor.bytes = static_cast<std::uint32_t>(bytes);
-  finish_descriptor(out, descriptor, message);
+  descriptor.bytes = static_cast<std::uint16_t>(bytes);
+  finish_descriptor(local, out, descriptor, message);
   return true;
 }
 
@@ -225,17 +240,18 @@ void finish_pickups(Local& local, Incoming& in) {
 
 // Copies from where it lies. A sender that is dead cannot be read; then the message stays what it is, and the launcher
 // ends all.
-void take_pointer(Local& local, const void* address, bool remote, std::size_t total, Pickup& pickup, Message& message) {
+void take_pointer(Local& local, const DescriptorPointer& pointer, bool remote, std::size_t total, Message& message) {
+  Pickup& pickup = *pointer.pickup;
   const int sender = state_of(local.segment, message.peer).pid;
   const auto copy = [&](std::size_t first, std::size_t bytes) {
     auto* const to = static_cast<std::byte*>(message.data) + first;
-    const auto* const from = static_cast<const std::byte*>(address) + first;
+    const auto* const from = static_cast<const std::byte*>(pointer.address) + first;
     if (remote) return read_remote(sender, from, to, bytes);
     copy_block(message, to, from, bytes);
     return true;
   };
   message.arrived = total;
-  if (total >= (remote ? kSharedRemoteFrom : kSharedFrom) && total == message.bytes) {
+  if (is_shared_work(total, remote, pointer.awaited) && total == message.bytes) {
     const bool reachable = local.may_reach || is_shared(local.segment, message.data, total);
     if (reachable) pickup.target.store(message.data, std::memory_order_release);
     copy_blocks(pickup, total, copy);
@@ -275,9 +291,8 @@ void put(Message& message, const Channel& channel, const Incoming& in, const Des
 
 void keep(Unexpected& stranger, const Channel& channel, const Incoming& in, const Descriptor& descriptor) {
   if (descriptor.carrier == Carrier::pointer || descriptor.carrier == Carrier::remote) {
-    stranger.address = descriptor.pointer.address;
+    stranger.pointer = descriptor.pointer;
     stranger.remote = descriptor.carrier == Carrier::remote;
-    stranger.pickup = descriptor.pointer.pickup;
     return;
   }
   const std::size_t at = stranger.data.size();
@@ -302,7 +317,7 @@ void receive_one(Local& local, const Channel& channel, Incoming& in, const Descr
     Message& message = *in.message;
     const bool remote = descriptor.carrier == Carrier::remote;
     if (remote || descriptor.carrier == Carrier::pointer) {
-      take_pointer(local, descriptor.pointer.address, remote, descriptor.total, *descriptor.pointer.pickup, message);
+      take_pointer(local, descriptor.pointer, remote, descriptor.total, message);
       if (message.moved < descriptor.total) {
         in.message = nullptr;  // finish_pickups() will tell
         return;
@@ -314,7 +329,7 @@ void receive_one(Local& local, const Channel& channel, Incoming& in, const Descr
     return;
   }
   keep(*in.stranger, channel, in, descriptor);
-  if (in.stranger->address != nullptr || in.stranger->data.size() == in.stranger->total) in.stranger = nullptr;
+  if (in.stranger->pointer.address != nullptr || in.stranger->data.size() == in.stranger->total) in.stranger = nullptr;
 }
 
 void progress_receives(Local& local, int peer) {
@@ -325,6 +340,8 @@ void progress_receives(Local& local, int peer) {
   while (true) {
     const Descriptor& descriptor = channel.descriptors[in.descriptors % kDescriptors];
     if (descriptor.turn.load(std::memory_order_acquire) != in.descriptors + 1) break;
+    note_read(local.outgoing[static_cast<std::size_t>(peer)], descriptor.heard);
+    if (descriptor.restarts) in.bytes = next_start(in.bytes);
     receive_one(local, channel, in, descriptor);
     if (descriptor.carrier == Carrier::ring) in.bytes += descriptor.bytes;
     ++in.descriptors;
@@ -341,8 +358,8 @@ bool take_unexpected(Local& local, Incoming& in, Message& message) {
     return u.context == message.context && u.tag == message.tag;
   });
   if (found == in.unexpected.end()) return false;
-  if (found->address != nullptr) {
-    take_pointer(local, found->address, found->remote, found->total, *found->pickup, message);
+  if (found->pointer.address != nullptr) {
+    take_pointer(local, found->pointer, found->remote, found->total, message);
     ring_doorbell(local, message.peer);
   } else {
     const std::size_t bytes = std::min(found->data.size(), message.bytes);

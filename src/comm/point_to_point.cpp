@@ -65,6 +65,7 @@ Result<void> send(Communicator& communicator, const void* data, std::size_t byte
   World& world = *communicator.world;
   Message message;
   fill(message, communicator, true, const_cast<void*>(data), bytes, to, tag);  // NOLINT: only read
+  message.awaited = true;
   const std::uint64_t number = begin_operation(*world.state, operation_of(message));
   world.transport.post(world.transport.state, message);
   return finish_message(world, message, number);

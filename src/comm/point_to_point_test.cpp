@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -85,6 +86,53 @@ TEST(PointToPoint, TagsMayBeAskedForInAnyOrder) {
     EXPECT_TRUE(answer) << answer.error().message;
   }
   const Answer between_threads = run_threads(2, kOptions, by_tag);
+  EXPECT_TRUE(between_threads) << between_threads.error().message;
+}
+
+// Who speaks changes at random, and so does how many messages come before an answer, how long they are, and whether the
+// sender waits for each: the ring is found empty, half full and full, and begins anew at all of these.
+Answer talk(Communicator& world) {
+  constexpr int kTurns = 300;
+  std::mt19937 random(7);  // the same on both ranks
+  const auto draw = [&](std::uint32_t below) { return static_cast<std::size_t>(random() % below); };
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const int speaker = static_cast<int>(draw(2));
+    const std::size_t messages = 1 + draw(draw(4) == 0 ? 200 : 3);
+    const bool waits = draw(2) == 0;
+    std::vector<std::vector<int>> data;
+    std::vector<Handle> handles;
+    for (std::size_t i = 0; i < messages; ++i) {
+      const std::size_t most[] = {9, 600, 3000, 20'000};
+      const int first = 100'000 * turn + static_cast<int>(i);
+      data.push_back(numbers(draw(static_cast<std::uint32_t>(most[draw(4)])), first));
+    }
+    for (const std::vector<int>& one : data) {
+      const std::size_t bytes = one.size() * sizeof(int);
+      if (rank_of(world) != speaker) {
+        std::vector<int> got(one.size());
+        const Result<std::size_t> received = receive(world, got.data(), bytes, speaker, turn);
+        if (!received) return tl::unexpected(received.error());
+        if (*received != bytes || got != one) return infeasible("wrong in turn " + std::to_string(turn));
+      } else if (waits) {
+        if (Result<void> done = send(world, one.data(), bytes, 1 - speaker, turn); !done)
+          return tl::unexpected(done.error());
+      } else {
+        handles.push_back(std::move(*start_send(world, one.data(), bytes, 1 - speaker, turn)));
+      }
+    }
+    for (Handle& handle : handles) {
+      if (Result<void> done = handle.wait(); !done) return tl::unexpected(done.error());
+    }
+  }
+  return std::string();
+}
+
+TEST(PointToPoint, WhoeverSpeaksAndHoweverLongNothingIsLost) {
+  for (const bool kernel_copies : {false, true}) {
+    const Answer answer = run_processes(2, {.timeout_s = 10, .kernel_copies = kernel_copies}, talk);
+    EXPECT_TRUE(answer) << answer.error().message;
+  }
+  const Answer between_threads = run_threads(2, kOptions, talk);
   EXPECT_TRUE(between_threads) << between_threads.error().message;
 }
 

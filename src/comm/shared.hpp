@@ -88,7 +88,7 @@ inline constexpr std::uint32_t kDescriptors = 64;
 inline constexpr std::uint32_t kRingBytes = std::uint32_t{1} << 18U;
 inline constexpr std::size_t kInlineMessage = 32;
 
-enum class Carrier : std::uint32_t { inlined, ring, pointer, remote };
+enum class Carrier : std::uint8_t { inlined, ring, pointer, remote };
 
 // How a message that stays where it is gets copied: in blocks that receiver and sender take in turn, if both are there.
 struct alignas(kLine) Pickup {
@@ -101,14 +101,17 @@ struct alignas(kLine) Pickup {
 struct DescriptorPointer {
   const void* address;
   Pickup* pickup;
+  bool awaited;  // by its sender
 };
 
 struct alignas(kLine) Descriptor {
   std::atomic<std::uint32_t> turn = 0;  // 1 + how many came before it, once it may be read
-  Carrier carrier = Carrier::inlined;
-  std::uint64_t context = 0;  // the group, and whether it is part of a collective
+  std::uint32_t heard = 0;              // bytes of the other direction's ring that its sender has read
+  std::uint64_t context = 0;            // the group, and whether it is part of a collective
   std::int32_t tag = 0;
-  std::uint32_t bytes = 0;  // of this descriptor
+  Carrier carrier = Carrier::inlined;
+  bool restarts = false;    // its bytes begin at the ring's beginning, wherever those before ended
+  std::uint16_t bytes = 0;  // of this descriptor
   std::uint64_t total = 0;  // of the message
   union {
     std::array<std::byte, kInlineMessage> data;

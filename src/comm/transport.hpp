@@ -27,6 +27,7 @@ struct Message {
   std::size_t arrived = 0;  // receive: how long the message was, once it is done; more than bytes: cut off
   bool streams = false;     // part of more than the caches hold: goes past them, however short it is
   bool helps = true;        // the sender in copying; it may have better to do
+  bool awaited = false;     // the sender does nothing else until it is done, so that it can help with short ones, too
   std::atomic<bool> done = false;
   // The transport's own.
   std::size_t moved = 0;
