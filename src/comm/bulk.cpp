@@ -1,5 +1,6 @@
 // Large collectives between local ranks. If all buffers are shared, ranks read and write them directly (mapped.cpp). If
-// not, everything goes through the ranks' windows, two in turn: while the others read one, the next is filled.
+// not, the kernel copies (remote.cpp), or everything goes through the ranks' windows, two in turn: while the others read
+// one, the next is filled.
 //
 // In each window every rank puts in what others are to read, meets them, and takes what it needs. All_reduce and reduce
 // divide the window between the ranks: each adds up its slice of everybody's contributions and leaves the sum where its
@@ -191,7 +192,8 @@ Waited run_bulk(Communicator& communicator, const Call& call, std::uint64_t sign
   }
   communicator.all_entered = communicator.sequence;
   if (forced != Method::remote && can_map(communicator, call)) return run_mapped(communicator, call);
-  return can_reach(communicator) ? run_remote(communicator, call) : run_staged(communicator, call);
+  const bool through_windows = forced == Method::automatic && prefers_windows(communicator, call);
+  return can_reach(communicator) && !through_windows ? run_remote(communicator, call) : run_staged(communicator, call);
 }
 
 }  // namespace twinpod::comm

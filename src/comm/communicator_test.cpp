@@ -121,11 +121,15 @@ TEST(Communicator, BetweenProcessesEveryVerbIsRightInEveryKindOfMemory) {
     const Options options{.timeout_s = 20, .kernel_copies = kernel_copies};
     const Result<std::string> answer = run_processes(3, options, [](Communicator& world) -> Result<std::string> {
       for (const auto& [name, verb] : collective::kVerbNames) {
-        for (const bool shared : {true, false}) {
-          for (const std::size_t count : {std::size_t{7}, std::size_t{50'021}}) {
-            const Call call{.verb = verb, .count = count, .root = 1, .peer = 0};
-            const std::string wrong = checked_run(world, call, false, shared, 0);
-            if (!wrong.empty()) return infeasible(wrong);
+        // Buffers of all ranks are shared, of some, of none; small, through windows, and through the kernel.
+        for (const bool even_shared : {true, false}) {
+          for (const bool odd_shared : {true, false}) {
+            const bool shared = rank_of(world) % 2 == 0 ? even_shared : odd_shared;
+            for (const std::size_t count : {std::size_t{7}, std::size_t{3'001}, std::size_t{50'021}}) {
+              const Call call{.verb = verb, .count = count, .root = 1, .peer = 0};
+              const std::string wrong = checked_run(world, call, false, shared, 0);
+              if (!wrong.empty()) return infeasible(wrong);
+            }
           }
         }
       }
@@ -134,6 +138,23 @@ TEST(Communicator, BetweenProcessesEveryVerbIsRightInEveryKindOfMemory) {
     ASSERT_TRUE(answer) << answer.error().message;
     EXPECT_EQ(*answer, "rank 0");
   }
+}
+
+TEST(Communicator, SmallPiecesOfOrdinaryMemoryGoThroughWindowsAndLargeOnesThroughTheKernel) {
+  const Result<std::string> answer =
+      run_processes(2, {.timeout_s = 20}, [](Communicator& world) -> Result<std::string> {
+        std::string methods;
+        for (const std::size_t count : {std::size_t{64}, std::size_t{2048}, std::size_t{1} << 20U}) {
+          for (const bool shared : {true, false}) {
+            methods += fmt::format(" {}", name_of(choice_for(world, {.count = count}, shared)));
+          }
+        }
+        return methods;
+      });
+  ASSERT_TRUE(answer) << answer.error().message;
+  // Where the kernel lets nobody reach the memory of another process, windows carry everything.
+  const std::string most = " inlined inlined mapped staged mapped";
+  EXPECT_TRUE(*answer == most + " remote" || *answer == most + " staged") << *answer;
 }
 
 // After some calls its pages become huge (huge_pages.hpp).

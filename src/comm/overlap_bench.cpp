@@ -4,7 +4,8 @@
 //     hidden = 1 - (time of both at once - time of the products alone) / time of the all-reduce alone
 //
 // The three take turns, and the median of what neighbours differ by counts: the machine's own speed moves by more, from
-// one second to the next, than an all-reduce takes.
+// one second to the next, than an all-reduce takes. For the same reason the products take only three to four times as
+// long as the all-reduce: of more, what they vary by is more than what is to be seen.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sched.h>
@@ -151,8 +152,8 @@ void overlap(benchmark::State& state) {
   }
 }
 BENCHMARK(overlap)
-    ->Args({16 << 20, 60})
-    ->Args({64 << 20, 150})
+    ->Args({16 << 20, 20})
+    ->Args({64 << 20, 60})
     ->UseManualTime()
     ->Iterations(1)
     ->Unit(benchmark::kMillisecond);

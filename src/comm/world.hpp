@@ -104,6 +104,8 @@ struct Pick {
   collective::Algorithm algorithm = collective::Algorithm::ring;
 };
 Pick pick_for(const Communicator& communicator, const Call& call, bool shared);
+// Whether windows are faster than the kernel for buffers that are not shared; alike on all ranks.
+bool prefers_windows(const Communicator& communicator, const Call& call);
 
 // A schedule, as messages.
 Result<void> run_scheduled(Communicator& communicator, const Call& call, collective::Algorithm algorithm,
