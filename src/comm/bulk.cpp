@@ -1,6 +1,6 @@
 // Large collectives between local ranks. If all buffers are shared, ranks read and write them directly (mapped.cpp). If
-// not, the kernel copies (remote.cpp), or everything goes through the ranks' windows, two in turn: while the others read
-// one, the next is filled.
+// not, the kernel copies (remote.cpp), or everything goes through the ranks' windows, two in turn: while the others
+// read one, the next is filled.
 //
 // In each window every rank puts in what others are to read, meets them, and takes what it needs. All_reduce and reduce
 // divide the window between the ranks: each adds up its slice of everybody's contributions and leaves the sum where its
