@@ -32,7 +32,8 @@ constexpr std::array kFlagsOfBench = {
     Flag{"type", "NAME", "f32, f64, bf16, f16, i32 or i64 (default f32)", ""},
     Flag{"op", "NAME", "sum, product, min, max or average (default sum)", ""},
     Flag{"root", "N", "of broadcast, reduce, gather, scatter (default 0)", ""},
-    Flag{"algorithm", "NAME", "inlined, staged, mapped, native, or a schedule: ring, tree, ... (default: by size)", ""},
+    Flag{"algorithm", "NAME",
+         "inlined, staged, mapped, remote, native, or a schedule: ring, tree, ... (default: by size)", ""},
     Flag{"memory", "KIND", "shared: buffers that all ranks can reach; private: ordinary ones (default shared)", ""},
     Flag{"threads", "", "ranks are threads of one process", ""},
     Flag{"iterations", "N", "calls in a block (default: what takes about 3 ms)", ""},
@@ -103,8 +104,9 @@ Result<comm::Choice> choice_of(const Arguments& arguments) {
   }
   const Result<collective::Algorithm> algorithm = collective::algorithm_named(text);
   if (!algorithm) {
-    return input_error(fmt::format("--algorithm {}: expected inlined, staged, mapped, native or a schedule", text),
-                       algorithm.error().hint);
+    return input_error(
+        fmt::format("--algorithm {}: expected inlined, staged, mapped, remote, native or a schedule", text),
+        algorithm.error().hint);
   }
   return comm::Choice{comm::Method::scheduled, *algorithm};
 }
