@@ -137,6 +137,8 @@ bool send_pointer(Local& local, Channel& channel, Outgoing& out, Descriptor& des
   return true;
 }
 
+void progress_receives(Local& local, int peer);
+
 // One descriptor's worth; false when there is no room.
 bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) {
   if (out.descriptors - out.descriptors_read == kDescriptors) {
@@ -157,6 +159,8 @@ bool send_some(Local& local, Channel& channel, Outgoing& out, Message& message) 
   if (send_pointer(local, channel, out, descriptor, message)) return true;
   const std::size_t bytes = std::min(message.bytes - message.moved, kFragment);
   if (kRingBytes - (out.bytes - out.bytes_read) < bytes) {
+    // Who only sends would else not look at what comes in: what that says must not get so old as to seem new.
+    progress_receives(local, message.peer);
     note_read(out, channel.bytes_read.load(std::memory_order_acquire));
     if (kRingBytes - (out.bytes - out.bytes_read) < bytes) return false;
   }

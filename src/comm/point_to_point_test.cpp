@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -134,6 +138,51 @@ TEST(PointToPoint, WhoeverSpeaksAndHoweverLongNothingIsLost) {
   }
   const Answer between_threads = run_threads(2, kOptions, talk);
   EXPECT_TRUE(between_threads) << between_threads.error().message;
+}
+
+// What a message says of the other direction's ring is old if nobody looks at the message for long. Two GiB later it
+// must not be taken for what is to come. The turns are told past the communicator, so that rank 0 does not look.
+Answer speak_for_long(Communicator& world, std::atomic<int>& turns) {
+  constexpr std::size_t kHalfARing = std::size_t{128} << 10U;
+  constexpr int kTurns = static_cast<int>((std::size_t{5} << 29U) / kHalfARing);
+  const auto await_turn = [&](int turn) {
+    while (turns.load() < turn) std::this_thread::yield();
+  };
+  const std::vector<int> last = numbers(4 * kHalfARing / sizeof(int), 5);
+  std::vector<int> got(last.size());
+  int old = 7;
+  if (rank_of(world) == 1) {
+    if (Result<void> done = send(world, &old, sizeof old, 0, 9); !done) return tl::unexpected(done.error());
+    for (int turn = 0; turn < kTurns; ++turn) {
+      if (const auto received = receive(world, got.data(), kHalfARing, 0, 1); !received)
+        return tl::unexpected(received.error());
+      turns.store(turn + 1);
+    }
+    await_turn(kTurns + 1);
+    const auto received = receive(world, got.data(), last.size() * sizeof(int), 0, 2);
+    if (!received) return tl::unexpected(received.error());
+    return got == last ? Answer(std::string()) : infeasible("what was not read yet was written over");
+  }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (Result<void> done = send(world, last.data(), kHalfARing, 1, 1); !done) return tl::unexpected(done.error());
+    await_turn(turn + 1);
+  }
+  if (const auto received = receive(world, &old, sizeof old, 1, 9); !received) return tl::unexpected(received.error());
+  Result<Handle> sent = start_send(world, last.data(), last.size() * sizeof(int), 1, 2);
+  turns.store(kTurns + 1);
+  if (Result<void> done = sent->wait(); !done) return tl::unexpected(done.error());
+  return std::string();
+}
+
+TEST(PointToPoint, WhoSpeaksForLongWithoutListeningLosesNothing) {
+  void* const memory =
+      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto& turns = *new (memory) std::atomic<int>(0);
+  const Answer answer = run_processes(2, {.timeout_s = 10, .kernel_copies = false},
+                                      [&](Communicator& world) { return speak_for_long(world, turns); });
+  EXPECT_TRUE(answer) << answer.error().message;
+  munmap(memory, sizeof(std::atomic<int>));
 }
 
 TEST(PointToPoint, AMessageThatIsTooLongIsRefused) {
