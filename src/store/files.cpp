@@ -9,7 +9,7 @@ namespace twinpod::store {
 namespace {
 
 // What follows an error must not hide it.
-Result<void> close_after(Files& files, const File& file, Result<void> done) {
+Result<void> close_after(Files& files, const File& file, const Result<void>& done) {
   Result<void> closed = files.close(file);
   return done ? closed : done;
 }

@@ -17,13 +17,13 @@ Passes<T> with_tiles(Passes<T> passes) {
 
 template <>
 const Passes<float>& passes_amx<float>() {
-  static const Passes<float> kPasses = with_tiles(passes_avx512<float>());
-  return kPasses;
+  static const Passes<float> passes = with_tiles(passes_avx512<float>());
+  return passes;
 }
 template <>
 const Passes<Bf16>& passes_amx<Bf16>() {
-  static const Passes<Bf16> kPasses = with_tiles(passes_avx512<Bf16>());
-  return kPasses;
+  static const Passes<Bf16> passes = with_tiles(passes_avx512<Bf16>());
+  return passes;
 }
 
 }  // namespace twinpod::kernel
