@@ -1,8 +1,10 @@
 // twinpod checkpoint: what is in a store, whether it is whole, and what may go. Tensors are in checkpoint_tensors.cpp.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <climits>
 #include <nlohmann/json.hpp>
 
 #include "cli/checkpoint_tensors.hpp"
@@ -12,6 +14,7 @@
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "store/damage.hpp"
+#include "store/lock.hpp"
 #include "store/pick.hpp"
 #include "store/save.hpp"
 
@@ -29,6 +32,7 @@ constexpr std::array kFlagsOfCheckpoint = {
     Flag{"tensor", "NAME", "show: the smallest, largest and mean element, the norm and the NaNs of one tensor", ""},
     Flag{"keep", "N", "prune: keep the newest so many", ""},
     Flag{"every", "N", "prune: and those whose step this divides", ""},
+    Flag{"damaged", "", "prune: remove damaged ones, too; without it they are set aside", ""},
     Flag{"dry-run", "", "prune: only say what would go", ""},
     Flag{"output", "FILE|DIR", "export: the file to write; import: the store to save to", "", "o"},
     Flag{"optimizer", "", "export: the optimizer's tensors, too", ""},
@@ -56,8 +60,15 @@ double age_of(store::Files& files, const std::string& folder, const CheckpointIn
   return written == 0 ? -1 : static_cast<double>(now.count() - written);
 }
 
+// What `ls` says below its table: how to be rid of it.
+std::string set_aside_line(const std::string& path) {
+  return fmt::format("{}: damaged, set aside; `twinpod checkpoint prune {} --damaged` removes it\n", path,
+                     path.substr(0, path.find_last_of('/')));
+}
+
 // All checkpoints of the stores, or those that were named, newest first on each.
-Result<std::vector<Row>> rows_of(const std::vector<std::string>& addresses, bool verify) {
+Result<std::vector<Row>> rows_of(const std::vector<std::string>& addresses, bool verify,
+                                 std::vector<std::string>* aside = nullptr) {
   std::vector<Row> rows;
   for (const std::string& address : addresses) {
     const Result<ExistingStore> existing = store::open_existing(address);
@@ -65,6 +76,11 @@ Result<std::vector<Row>> rows_of(const std::vector<std::string>& addresses, bool
     store::Files& files = *existing->store.files;
     const Result<std::vector<CheckpointInfo>> infos = store::list_checkpoints(files, existing->store.root);
     if (!infos) return tl::unexpected(infos.error());
+    const Result<std::vector<std::string>> damaged = store::list_set_aside(files, existing->store.root);
+    if (!damaged) return tl::unexpected(damaged.error());
+    for (const std::string& name : *damaged) {
+      if (aside != nullptr && existing->checkpoint.empty()) aside->push_back(existing->store.address + "/" + name);
+    }
     for (const CheckpointInfo& info : *infos) {
       if (!existing->checkpoint.empty() && existing->checkpoint != info.name) continue;
       Row row{existing->store.tier, existing->store.address, info};
@@ -120,11 +136,17 @@ std::string rows_text(const std::vector<Row>& rows, bool verified) {
 
 Result<std::string> ls(const Arguments& arguments, const std::vector<std::string>& addresses) {
   const bool verify = !arguments.has("quick");
-  const Result<std::vector<Row>> rows = rows_of(addresses, verify);
+  std::vector<std::string> aside;
+  const Result<std::vector<Row>> rows = rows_of(addresses, verify, &aside);
   if (!rows) return tl::unexpected(rows.error());
-  if (!arguments.has("json")) return rows_text(*rows, verify);
+  if (!arguments.has("json")) {
+    std::string text = rows_text(*rows, verify);
+    for (const std::string& path : aside) text += set_aside_line(path);
+    return text;
+  }
   ordered_json json = {{"checkpoints", ordered_json::array()}};
   for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, verify));
+  json["set_aside"] = aside;
   return json.dump(2) + "\n";
 }
 
@@ -160,24 +182,105 @@ Result<std::string> verify(const Arguments& arguments, const std::vector<std::st
   return json.dump(2) + "\n";
 }
 
-std::string pruned_text(const store::ExistingStore& existing, const std::vector<std::string>& leaving,
-                        const std::string& whole, bool dry) {
-  if (leaving.empty()) return fmt::format("{}: nothing to remove\n", existing.store.address);
-  std::string text = fmt::format("{}: {} {} checkpoints; the newest whole one is {}\n", existing.store.address,
-                                 dry ? "would remove" : "removed", leaving.size(), whole);
-  for (const std::string& name : leaving) text += fmt::format("  {}\n", name);
+// What pruning a store did, or would do.
+struct Pruned {
+  store::PrunePlan plan;
+  std::vector<std::string> damaged;  // that were removed, because it was asked for
+  std::string whole;
+};
+
+std::string pruned_text(const std::string& address, const Pruned& pruned, bool dry) {
+  const std::size_t removed = pruned.plan.removed.size() + pruned.damaged.size();
+  std::string text;
+  if (removed > 0) {
+    text = fmt::format("{}: {} {} checkpoints; {}\n", address, dry ? "would remove" : "removed", removed,
+                       pruned.whole.empty() ? "there is no whole one" : "the newest whole one is " + pruned.whole);
+    for (const std::string& name : pruned.plan.removed) text += fmt::format("  {}\n", name);
+    for (const std::string& name : pruned.damaged) text += fmt::format("  {}, which is damaged\n", name);
+  } else if (pruned.plan.set_aside.empty()) {
+    text = fmt::format("{}: nothing to remove\n", address);
+  }
+  for (const std::string& name : pruned.plan.set_aside) {
+    text += fmt::format("{}/{}: damaged, {}set aside as {}; with --damaged it is removed\n", address, name,
+                        dry ? "would be " : "", store::damaged_name(store::checkpoint_number(name)));
+  }
   return text;
+}
+
+// Damaged ones that --damaged means: those that were set aside, and those that pruning would set aside or keep as they
+// are because they cannot be.
+std::vector<std::string> damaged_to_remove(const std::vector<CheckpointInfo>& infos,
+                                           const std::vector<std::string>& aside) {
+  std::vector<std::string> names = aside;
+  for (const CheckpointInfo& info : infos) {
+    if (info.damaged) names.push_back(info.name);
+  }
+  return names;
+}
+
+// Saves that did not end are nobody's, as the store is locked.
+void add_unfinished(const std::vector<CheckpointInfo>& infos, std::vector<std::string>& removed) {
+  for (const CheckpointInfo& info : infos) {
+    const bool is_in = std::find(removed.begin(), removed.end(), info.name) != removed.end();
+    if (info.abandoned && !is_in) removed.push_back(info.name);
+  }
+}
+
+// `latest` must not name one that is gone.
+Result<void> remove_damaged(store::Files& files, const std::string& root, const Pruned& pruned) {
+  const std::string latest = store::latest_name(files, root).value_or("");
+  const bool leaves = std::find(pruned.damaged.begin(), pruned.damaged.end(), latest) != pruned.damaged.end();
+  Result<void> done = leaves ? store::move_latest(files, root, pruned.whole) : Result<void>();
+  for (const std::string& name : pruned.damaged) {
+    if (done) done = store::remove_set_aside(files, root, name);
+  }
+  return done;
+}
+
+Result<Pruned> prune_store(const ExistingStore& existing, store::PruneRule rule, bool removes_damaged, bool dry) {
+  store::Files& files = *existing.store.files;
+  const std::string& root = existing.store.root;
+  const Result<std::unique_ptr<store::StoreLock>> lock =
+      dry ? Result<std::unique_ptr<store::StoreLock>>() : store::lock_store(files, root);
+  if (!lock) return tl::unexpected(lock.error());
+  const Result<std::vector<CheckpointInfo>> infos = store::list_checkpoints(files, root);
+  if (!infos) return tl::unexpected(infos.error());
+  if (Result<void> known = store::check_versions(root, *infos); !known) return tl::unexpected(known.error());
+  Pruned pruned;
+  const bool debris_alone = !infos->empty() && std::all_of(infos->begin(), infos->end(),
+                                                           [](const CheckpointInfo& info) { return info.abandoned; });
+  if (!debris_alone) {
+    const Result<store::WholeCheckpoint> newest = store::newest_whole(files, root);
+    if (!newest) return tl::unexpected(newest.error());
+    rule.whole = pruned.whole = newest->name;
+  }
+  pruned.plan = store::plan_pruning(*infos, rule);
+  add_unfinished(*infos, pruned.plan.removed);
+  if (!files.has_rename()) pruned.plan.set_aside.clear();
+  if (removes_damaged) {
+    const Result<std::vector<std::string>> aside = store::list_set_aside(files, root);
+    if (!aside) return tl::unexpected(aside.error());
+    pruned.damaged = damaged_to_remove(*infos, *aside);
+    pruned.plan.set_aside.clear();
+  }
+  if (dry) return pruned;
+  if (Result<void> removed = remove_damaged(files, root, pruned); !removed) return tl::unexpected(removed.error());
+  if (Result<void> cleared = store::clear_unfinished(files, root); !cleared) return tl::unexpected(cleared.error());
+  const Result<store::PrunePlan> done = store::prune_checkpoints(files, root, rule);
+  if (!done) return tl::unexpected(done.error());
+  return pruned;
 }
 
 Result<std::string> prune(const Arguments& arguments, const std::vector<std::string>& addresses) {
   const Result<int> keep = whole_number(arguments, "keep", 1, 0);
   if (!keep) return tl::unexpected(keep.error());
-  if (*keep == 0) return input_error("checkpoint prune needs how many to keep", "add --keep 3");
+  const bool damaged = arguments.has("damaged");
+  if (*keep == 0 && !damaged) return input_error("checkpoint prune needs how many to keep", "add --keep 3");
   const Result<int> every = whole_number(arguments, "every", 1, 0);
   if (!every) return tl::unexpected(every.error());
   const bool dry = arguments.has("dry-run");
   std::string text;
-  ordered_json json = {{"dry_run", dry}, {"removed", ordered_json::array()}};
+  ordered_json json = {{"dry_run", dry}, {"removed", ordered_json::array()}, {"set_aside", ordered_json::array()}};
   for (const std::string& address : addresses) {
     const Result<ExistingStore> existing = store::open_existing(address);
     if (!existing) return tl::unexpected(existing.error());
@@ -185,19 +288,14 @@ Result<std::string> prune(const Arguments& arguments, const std::vector<std::str
       return input_error(fmt::format("{} is one checkpoint; prune takes a store", address),
                          "twinpod checkpoint prune " + existing->store.address);
     }
-    store::Files& files = *existing->store.files;
-    const Result<store::WholeCheckpoint> newest = store::newest_whole(files, existing->store.root);
-    if (!newest) return tl::unexpected(newest.error());
-    const store::PruneRule rule{.keep = *keep, .every = *every, .whole = newest->name};
-    const Result<std::vector<CheckpointInfo>> infos = store::list_checkpoints(files, existing->store.root);
-    if (!infos) return tl::unexpected(infos.error());
-    const std::vector<std::string> leaving = store::checkpoints_to_remove(*infos, rule);
-    if (!dry) {
-      const Result<int> removed = store::prune_checkpoints(files, existing->store.root, rule);
-      if (!removed) return tl::unexpected(removed.error());
-    }
-    text += pruned_text(*existing, leaving, newest->name, dry);
-    for (const std::string& name : leaving) json["removed"].push_back(existing->store.address + "/" + name);
+    const store::PruneRule rule{.keep = *keep == 0 ? INT_MAX : *keep, .every = *every};
+    const Result<Pruned> pruned = prune_store(*existing, rule, damaged, dry);
+    if (!pruned) return tl::unexpected(pruned.error());
+    const std::string& shown = existing->store.address;
+    text += pruned_text(shown, *pruned, dry);
+    for (const std::string& name : pruned->plan.removed) json["removed"].push_back(shown + "/" + name);
+    for (const std::string& name : pruned->damaged) json["removed"].push_back(shown + "/" + name);
+    for (const std::string& name : pruned->plan.set_aside) json["set_aside"].push_back(shown + "/" + name);
   }
   return arguments.has("json") ? json.dump(2) + "\n" : text;
 }

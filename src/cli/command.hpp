@@ -15,6 +15,10 @@
 
 namespace twinpod::cli {
 
+// An answer that stands although not all was done that was asked for: it is printed, and then the error, with its exit
+// status. With --json the answer has the error in it.
+std::string answer_with_error(const std::string& answer, const Error& error);
+
 struct Command {
   std::string_view name;
   std::string_view usage;     // what stands behind the name

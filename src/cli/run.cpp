@@ -17,6 +17,9 @@ int status_of(const Error& error) { return error.kind == ErrorKind::input ? 2 : 
 
 void print(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
 
+// An answer that starts with this has an error before it. It stands in no text.
+constexpr char kWithError = '\x16';
+
 // Else a script would take a full disk for an answer.
 int print_answer(const std::string& text) {
   print(stdout, text);
@@ -50,10 +53,18 @@ int answer(const Command& command, const std::vector<std::string>& texts) {
   if (arguments->has("help")) return print_answer(help_text(command));
   const Result<std::string> text = command.run(*arguments);
   if (!text) return fail(text.error(), json);
-  return print_answer(*text);
+  if (!text->starts_with(kWithError)) return print_answer(*text);
+  const std::size_t end = std::min(text->find(kWithError, 1), text->size() - 1);
+  (void)print_answer(text->substr(end + 1));
+  print(stderr, fmt::format("{}: {}\n", kProgram, text->substr(2, end - 2)));
+  return (*text)[1] - '0';
 }
 
 }  // namespace
+
+std::string answer_with_error(const std::string& answer, const Error& error) {
+  return fmt::format("{}{}{}{}{}", kWithError, status_of(error), to_string(error), kWithError, answer);
+}
 
 int run(const std::vector<std::string>& texts) {
   if (texts.empty()) return answer(kDemo, {});

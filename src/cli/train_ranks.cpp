@@ -73,11 +73,26 @@ void add_notes_of_saves(const TrainRequest& request, const train::LoopResult& ru
   if (!run.resumed_from.empty())
     notes.push_back(fmt::format("Went on from {}, behind step {}.", run.resumed_from, run.first_step));
   for (const std::string& one : run.passed_over) notes.push_back(fmt::format("Passed over {}", one));
-  for (const std::string& one : run.saves.errors) notes.push_back(fmt::format("Not saved: {}", one));
+  for (const std::string& one : run.saves.errors) notes.push_back(fmt::format("While saving: {}", one));
   const std::size_t done = static_cast<std::size_t>(run.first_step) + run.steps.size();
   if (run.stopped)
     notes.push_back(fmt::format("Stopped behind step {}, because it was asked to. To go on: twinpod train --resume {}",
                                 done, request.store.root));
+}
+
+// The newest state is what a run is for: whoever starts it in a script must see that it is not where it should be.
+std::optional<Error> save_error(const TrainRequest& request, const train::LoopResult& run) {
+  if (!run.saves.lacks_newest) return std::nullopt;
+  const std::size_t done = static_cast<std::size_t>(run.first_step) + run.steps.size();
+  const store::Tier& slowest = request.store.settings.tiers.back();
+  const bool elsewhere = run.saves.newest_step == static_cast<std::int64_t>(done);
+  std::string there = "no checkpoint was saved";
+  if (run.saves.newest_step > 0)
+    there = fmt::format("the newest checkpoint is of step {}{}", run.saves.newest_step,
+                        elsewhere ? ", on a faster tier alone" : "");
+  return infeasible(fmt::format("the state behind step {} could not be saved to {}: {}", done, slowest.root, there),
+                    run.saves.errors.empty() ? "" : run.saves.errors.back())
+      .value();
 }
 
 // Of a run that did no step: it had ended when it was resumed, or was asked to stop at once.
@@ -92,9 +107,11 @@ std::string idle_answer(const TrainRequest& request, const train::LoopResult& ru
 Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan, const Figures& figures,
                               const train::LoopResult& run, const std::string& metrics_error) {
   const spec::Job& job = plan.job;
+  const std::optional<Error> not_saved = save_error(request, run);
   const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program);
   report::TrainView view{
       .job = job, .run = run, .transport = request.transport, .peak_flop_per_s = figures.peak_flop_per_s};
+  view.error = not_saved ? &*not_saved : nullptr;
   const bool recorded = !run.timeline.ranks.empty();
   const report::OpTotals measured_ops = recorded ? report::op_totals(plan.program, run.timeline) : report::OpTotals();
   report::OpTotals predicted_ops;
@@ -111,10 +128,10 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
   view.notes = notes_of(request, job);
   add_notes_of_saves(request, run, view.notes);
   if (!metrics_error.empty()) view.notes.push_back(fmt::format("Not written: {}.", metrics_error));
-  if (!recorded) return request.json ? report::train_json(view) : report::train_text(view);
-  const Result<void> wrote = write_timeline(request, plan.program, run.timeline);
+  const Result<void> wrote = recorded ? write_timeline(request, plan.program, run.timeline) : Result<void>();
   if (!wrote) return tl::unexpected(wrote.error());
-  return request.json ? report::train_json(view) : report::train_text(view);
+  std::string answer = request.json ? report::train_json(view) : report::train_text(view);
+  return not_saved ? answer_with_error(answer, *not_saved) : answer;
 }
 
 template <typename T>

@@ -16,6 +16,7 @@
 #include "store/checkpoints.hpp"
 #include "store/load.hpp"
 #include "store/open_files.hpp"
+#include "store/private_folder.hpp"
 #include "train/checkpoint_state.hpp"
 
 namespace twinpod::cli {
@@ -97,6 +98,17 @@ void complete_typed_path(spec::Node* node) {
   if (fs::exists(node->scalar)) node->scalar = whole_path(node->scalar);
 }
 
+// Where memory without a path lies; anybody can guess it.
+std::string memory_folder() { return fmt::format("/dev/shm/twinpod-{}", getuid()); }
+
+// Also where a run is resumed from: another user's checkpoint is another user's run.
+Result<void> check_memory(const spec::Job& job, const std::optional<SavedJob>& saved) {
+  const std::string inside = memory_folder() + "/";
+  bool used = saved && whole_path(saved->root).starts_with(inside);
+  for (const spec::CheckpointTier& tier : job.checkpoint.store) used |= whole_path(tier.path).starts_with(inside);
+  return used ? store::make_private_folder(memory_folder()) : Result<void>();
+}
+
 }  // namespace
 
 std::string SavedJob::value(const std::string& key) const {
@@ -150,7 +162,6 @@ Result<spec::Request> request_of_saved(const SavedJob& saved, const Arguments& a
 
 // Of memory without a path one that follows from the other tiers, so that whoever has those finds it.
 void place_memory(spec::Job& job) {
-  constexpr std::string_view kMemoryFolder = "/dev/shm/twinpod";
   std::string others = job.name;
   for (const spec::CheckpointTier& tier : job.checkpoint.store) {
     if (!tier.path.empty() && tier.kind != spec::TierKind::memory) others += " " + whole_path(tier.path);
@@ -158,8 +169,8 @@ void place_memory(spec::Job& job) {
   for (spec::CheckpointTier& tier : job.checkpoint.store) {
     const bool in_memory = tier.kind == spec::TierKind::memory || tier.kind == spec::TierKind::peer;
     if (in_memory && tier.path.empty())
-      tier.path = fmt::format("{}-{}/{:016x}{}", kMemoryFolder, getuid(), fnv1a(others),
-                              tier.kind == spec::TierKind::peer ? "-peer" : "");
+      tier.path =
+          fmt::format("{}/{:016x}{}", memory_folder(), fnv1a(others), tier.kind == spec::TierKind::peer ? "-peer" : "");
   }
 }
 
@@ -172,6 +183,7 @@ bool saves_to(const spec::Job& job, const SavedJob& saved) {
 
 Result<TrainStore> train_store(const spec::Job& job, const std::optional<SavedJob>& saved) {
   TrainStore store;
+  if (Result<void> ours = check_memory(job, saved); !ours) return tl::unexpected(ours.error());
   for (const spec::CheckpointTier& wanted : job.checkpoint.store) {
     if (wanted.kind == spec::TierKind::peer) {
       Result<train::PeerSettings> peer = peer_of(job.checkpoint, wanted);

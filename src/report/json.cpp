@@ -112,14 +112,6 @@ std::string estimate_json(const spec::Job& job, const plan::Assessment& a, const
   return printed(json);
 }
 
-std::string error_json(const Error& error) {
-  return printed({{"error",
-                   {{"kind", error.kind == ErrorKind::input ? "input" : "infeasible"},
-                    {"message", error.message},
-                    {"hint", or_null(error.hint)},
-                    {"file", or_null(error.file)},
-                    {"line", or_null(error.line)},
-                    {"column", or_null(error.column)}}}});
-}
+std::string error_json(const Error& error) { return printed({{"error", error_value(error)}}); }
 
 }  // namespace twinpod::report

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/error.hpp"
 #include "plan/estimate.hpp"
 #include "plan/range.hpp"
 #include "spec/job.hpp"
@@ -25,6 +26,15 @@ inline std::string printed(const Json& json) {
 inline Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 inline Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 inline Json or_null(int value) { return value == 0 ? Json(nullptr) : Json(value); }
+
+inline Json error_value(const Error& error) {
+  return {{"kind", error.kind == ErrorKind::input ? "input" : "infeasible"},
+          {"message", error.message},
+          {"hint", or_null(error.hint)},
+          {"file", or_null(error.file)},
+          {"line", or_null(error.line)},
+          {"column", or_null(error.column)}};
+}
 
 // etp 0 means as tp, and is written so.
 inline Json layout_json(const spec::Layout& l, int dp) {

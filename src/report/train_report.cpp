@@ -271,6 +271,7 @@ std::string train_json(const TrainView& view) {
   json["run_time_s"] = view.run.seconds;
   add_saves(view.run, json);
   json["notes"] = view.notes;
+  if (view.error != nullptr) json["error"] = error_value(*view.error);
   return printed(json);
 }
 

@@ -20,6 +20,7 @@ struct TrainView {
   const OpTotals* predicted = nullptr;
   const OpTotals* measured = nullptr;
   std::vector<std::string> notes = {};
+  const Error* error = nullptr;  // what was not done; the rest stands
 };
 
 // Median of the steps, the first ones left out: they warm up.

@@ -10,15 +10,55 @@
 namespace twinpod::store {
 namespace {
 
-Result<void> check_length(Files& files, const std::string& path, std::int64_t bytes) {
+// Whether a file is there in its length: `problem` says why not, and `damaged` that it was looked at.
+void check_shard(Files& files, const std::string& path, std::int64_t bytes, CheckpointInfo& info) {
+  const auto add = [&](const std::string& problem, bool damaged) {
+    if (info.problem.empty()) info.problem = problem;
+    info.damaged |= damaged;
+  };
+  const Result<bool> there = files.exists(path);
+  if (!there) return add(to_string(there.error()), false);
+  if (!*there) return add(path + " is missing", true);
   const Result<File> file = files.open(path);
-  if (!file) return tl::unexpected(file.error());
+  if (!file) return add(to_string(file.error()), false);
   const Result<std::int64_t> size = files.size(*file);
   const Result<void> closed = files.close(*file);
-  if (!size) return tl::unexpected(size.error());
-  if (!closed) return closed;
-  if (*size == bytes) return {};
-  return infeasible(fmt::format("{} has {} bytes, {} were written", path, *size, bytes));
+  if (!size) return add(to_string(size.error()), false);
+  if (!closed) return add(to_string(closed.error()), false);
+  if (*size != bytes) add(fmt::format("{} has {} bytes, {} were written", path, *size, bytes), true);
+}
+
+// Only what a save leaves may be taken for what one left: others name folders as we do.
+void examine_unfinished(Files& files, const std::string& folder, CheckpointInfo& info) {
+  const Result<std::vector<std::string>> names = files.list(folder);
+  if (!names) {
+    info.problem = to_string(names.error());
+    return;
+  }
+  const auto foreign = std::find_if_not(names->begin(), names->end(), is_name_of_save);
+  info.abandoned = foreign == names->end();
+  info.problem = info.abandoned ? "it has no manifest: the save did not end"
+                                : fmt::format("it has no manifest, but {}, which no save wrote", *foreign);
+}
+
+void examine_manifest(Files& files, const std::string& folder, CheckpointInfo& info) {
+  const Result<Bytes> bytes = read_manifest_bytes(files, folder);
+  if (!bytes) {
+    info.problem = to_string(bytes.error());
+    return;
+  }
+  const Result<Manifest> manifest = parse_manifest(text_of(*bytes), fmt::format("{}/{}", folder, kManifestFile));
+  if (!manifest) {
+    info.problem = to_string(manifest.error());
+    info.other_version = other_version(text_of(*bytes));
+    info.damaged = info.other_version == 0;
+    return;
+  }
+  info.step = manifest->state.step;
+  info.bytes = total_bytes(*manifest);
+  info.num_shards = static_cast<std::int64_t>(manifest->shards.size());
+  for (const Shard& shard : manifest->shards) check_shard(files, folder + "/" + shard.file, shard.bytes, info);
+  info.complete = info.problem.empty();
 }
 
 CheckpointInfo examine(Files& files, const std::string& root, const std::string& name) {
@@ -27,24 +67,13 @@ CheckpointInfo examine(Files& files, const std::string& root, const std::string&
   info.number = checkpoint_number(name);
   const std::string folder = root + "/" + name;
   const Result<bool> there = files.exists(fmt::format("{}/{}", folder, kManifestFile));
-  info.abandoned = there && !*there;
-  if (!there || !*there) {
-    info.problem = there ? "it has no manifest: the save did not end" : to_string(there.error());
-    return info;
+  if (!there) {
+    info.problem = to_string(there.error());
+  } else if (*there) {
+    examine_manifest(files, folder, info);
+  } else {
+    examine_unfinished(files, folder, info);
   }
-  const Result<Manifest> manifest = read_manifest(files, folder);
-  if (!manifest) {
-    info.problem = to_string(manifest.error());
-    return info;
-  }
-  info.step = manifest->state.step;
-  info.bytes = total_bytes(*manifest);
-  info.num_shards = static_cast<std::int64_t>(manifest->shards.size());
-  for (const Shard& shard : manifest->shards) {
-    const Result<void> good = check_length(files, folder + "/" + shard.file, shard.bytes);
-    if (!good && info.problem.empty()) info.problem = to_string(good.error());
-  }
-  info.complete = info.problem.empty();
   return info;
 }
 
@@ -60,9 +89,16 @@ Result<void> make_durable(Files& files, const std::string& root, const std::vect
 Result<void> keep_latest_right(Files& files, const std::string& root, const std::string& newest,
                                const std::vector<std::string>& leaving) {
   const Result<std::string> named = latest_name(files, root);
-  if (!named) return tl::unexpected(named.error());
-  const bool leaves = std::find(leaving.begin(), leaving.end(), *named) != leaving.end();
+  // One that cannot be read, because somebody put something else in its place, is written anew.
+  const bool leaves = !named || std::find(leaving.begin(), leaving.end(), *named) != leaving.end();
   return leaves ? move_latest(files, root, newest) : Result<void>();
+}
+
+Result<void> set_aside(Files& files, const std::string& root, const std::string& name) {
+  const std::string path = root + "/" + name;
+  const std::string to = root + "/" + damaged_name(checkpoint_number(name));
+  if (Result<void> renamed = files.rename(path, to); !renamed) return renamed;
+  return files.sync_folder(root);
 }
 
 }  // namespace
@@ -103,47 +139,54 @@ Result<WholeCheckpoint> newest_whole(Files& files, const std::string& root) {
                     fmt::format("{}", fmt::join(found.passed_over, "\n  ")));
 }
 
-Result<void> remove_checkpoint(Files& files, const std::string& root, const std::string& name) {
-  const std::string folder = root + "/" + name;
-  Result<std::vector<std::string>> names = files.list(folder);
-  if (!names) return tl::unexpected(names.error());
-  const std::string manifest(kManifestFile);
-  if (const auto found = std::find(names->begin(), names->end(), manifest); found != names->end()) {
-    names->erase(found);
-    if (Result<void> removed = files.remove(folder + "/" + manifest); !removed) return removed;
-    if (Result<void> synced = files.sync_folder(folder); !synced) return synced;
-  }
-  for (const std::string& file : *names) {
-    if (Result<void> removed = files.remove(folder + "/" + file); !removed) return removed;
-  }
-  if (Result<void> removed = files.remove(folder); !removed) return removed;
-  return files.sync_folder(root);
+Result<void> check_versions(const std::string& root, const std::vector<CheckpointInfo>& infos) {
+  const auto other = std::find_if(infos.begin(), infos.end(), [](const auto& info) { return info.other_version != 0; });
+  if (other == infos.end()) return {};
+  return infeasible(fmt::format("{}/{} is of version {} of the format, but this twinpod knows version {}", root,
+                                other->name, other->other_version, kManifestVersion),
+                    "use the twinpod that wrote it, or another folder: nothing is written to a store, or removed from "
+                    "it, that holds what is not known");
 }
 
-std::vector<std::string> checkpoints_to_remove(const std::vector<CheckpointInfo>& infos, const PruneRule& rule) {
+std::int64_t highest_number(const std::vector<std::string>& names) {
+  std::int64_t number = 0;
+  for (const std::string& name : names) number = std::max({number, checkpoint_number(name), damaged_number(name)});
+  return number;
+}
+
+PrunePlan plan_pruning(const std::vector<CheckpointInfo>& infos, const PruneRule& rule) {
   int num_kept = 0;
-  std::vector<std::string> leaving;
+  PrunePlan plan;
   for (const CheckpointInfo& info : infos) {
     const bool enough = num_kept >= std::max(rule.keep, 1);
     const bool named = info.name == rule.whole || (info.complete && rule.every > 0 && info.step % rule.every == 0);
-    if (info.number < rule.below && !named && (enough || (info.abandoned && num_kept > 0))) {
-      leaving.push_back(info.name);
+    const bool may_go = info.number < rule.below && !named;
+    if (may_go && ((enough && info.complete) || (info.abandoned && num_kept > 0))) {
+      plan.removed.push_back(info.name);
+    } else if (may_go && enough && info.damaged) {
+      plan.set_aside.push_back(info.name);
     } else if (info.complete) {
       ++num_kept;
     }
   }
-  return leaving;
+  return plan;
 }
 
 Result<int> prune_checkpoints(Files& files, const std::string& root, int keep, std::int64_t below) {
-  return prune_checkpoints(files, root, PruneRule{.keep = keep, .below = below});
+  const Result<PrunePlan> pruned = prune_checkpoints(files, root, PruneRule{.keep = keep, .below = below});
+  if (!pruned) return tl::unexpected(pruned.error());
+  return static_cast<int>(pruned->removed.size());
 }
 
-Result<int> prune_checkpoints(Files& files, const std::string& root, const PruneRule& rule) {
+Result<PrunePlan> prune_checkpoints(Files& files, const std::string& root, const PruneRule& rule) {
   const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
   if (!infos) return tl::unexpected(infos.error());
-  const std::vector<std::string> leaving = checkpoints_to_remove(*infos, rule);
-  if (leaving.empty()) return 0;
+  if (Result<void> known = check_versions(root, *infos); !known) return tl::unexpected(known.error());
+  PrunePlan plan = plan_pruning(*infos, rule);
+  if (!files.has_rename()) plan.set_aside.clear();
+  std::vector<std::string> leaving = plan.removed;
+  leaving.insert(leaving.end(), plan.set_aside.begin(), plan.set_aside.end());
+  if (leaving.empty()) return plan;
   std::vector<std::string> kept;
   for (const CheckpointInfo& info : *infos) {
     const bool leaves = std::find(leaving.begin(), leaving.end(), info.name) != leaving.end();
@@ -153,10 +196,14 @@ Result<int> prune_checkpoints(Files& files, const std::string& root, const Prune
   if (Result<void> right = keep_latest_right(files, root, kept.front(), leaving); !right) {
     return tl::unexpected(right.error());
   }
-  for (const std::string& name : leaving) {
-    if (Result<void> removed = remove_checkpoint(files, root, name); !removed) return tl::unexpected(removed.error());
-  }
-  return static_cast<int>(leaving.size());
+  Result<void> done;
+  const auto note = [&](const Result<void>& one) {
+    if (done && !one) done = one;
+  };
+  for (const std::string& name : plan.set_aside) note(set_aside(files, root, name));
+  for (const std::string& name : plan.removed) note(remove_checkpoint(files, root, name));
+  if (!done) return tl::unexpected(done.error());
+  return plan;
 }
 
 }  // namespace twinpod::store

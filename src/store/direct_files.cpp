@@ -1,6 +1,7 @@
 #include "store/direct_files.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,12 @@ RingResult moved_at_once(const RingMove& move) {
   return {move, static_cast<std::size_t>(moved), 0};
 }
 
+bool is_same_file(int one, int other) {
+  struct stat a {};
+  struct stat b {};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 }  // namespace
 
 DirectFiles::Direct* DirectFiles::direct(const File& file) {
@@ -40,9 +47,15 @@ DirectFiles::Direct* DirectFiles::direct(const File& file) {
 
 Result<File> DirectFiles::add(const Result<File>& file, int flags) {
   if (!file) return file;
+  const Result<File> second = open_as(file->path, flags | O_DIRECT | O_NONBLOCK, "opened");
+  if (!second) return file;  // without it, everything goes through the page cache
+  if (!is_same_file(file->id, second->id)) {
+    ::close(second->id);
+    (void)PosixFiles::close(*file);
+    return io_error(file->path, "opened, as another file has its name now", EBUSY);
+  }
   auto entry = std::make_unique<Direct>();
-  entry->fd = ::open(file->path.c_str(), flags | O_DIRECT | O_CLOEXEC);
-  if (entry->fd < 0) return file;  // without it, everything goes through the page cache
+  entry->fd = second->id;
   if (options_.ring) entry->ring = make_ring();
   const std::lock_guard lock(mutex_);
   direct_[file->id] = std::move(entry);

@@ -20,12 +20,13 @@
 namespace twinpod::store {
 
 struct DirectOptions {
-  bool ring = true;  // false: as if io_uring were refused
+  bool ring = true;       // false: as if io_uring were refused
+  std::string root = {};  // of a store, see PosixFiles
 };
 
 class DirectFiles final : public PosixFiles {
  public:
-  explicit DirectFiles(const DirectOptions& options = {}) : options_(options) {}
+  explicit DirectFiles(const DirectOptions& options = {}) : PosixFiles(options.root), options_(options) {}
 
   Result<File> create(const std::string& path) override;
   Result<File> open(const std::string& path) override;

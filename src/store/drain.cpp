@@ -8,7 +8,9 @@
 namespace twinpod::store {
 
 Drain::Drain(std::vector<Tier> tiers, const DrainOptions& options)
-    : tiers_(std::move(tiers)), options_(options), status_(tiers_.size()), thread_([this] { run(); }) {}
+    : tiers_(std::move(tiers)), options_(options), status_(tiers_.size()), debris_(tiers_.size()) {
+  thread_ = std::thread([this] { run(); });
+}
 
 Drain::~Drain() {
   {
@@ -19,13 +21,12 @@ Drain::~Drain() {
   thread_.join();
 }
 
-void Drain::add(const std::string& name, bool last) {
+void Drain::add(const std::string& name, bool last, std::size_t tier) {
   {
     const std::lock_guard lock(mutex_);
-    num_left_out_ += waiting_ && *waiting_ != name ? 1 : 0;
-    last_waits_ = last;
-    waiting_ = name;
-    status_.front().newest = name;
+    num_left_out_ += waiting_ && waiting_->name != name ? 1 : 0;
+    waiting_ = Waiting{name, last, tier};
+    status_[tier].newest = name;
   }
   changed_.notify_all();
 }
@@ -60,41 +61,65 @@ void Drain::run() {
   while (true) {
     changed_.wait(lock, [&] { return stopping_ || waiting_; });
     if (stopping_) return;
-    const std::string name = *waiting_;
-    const bool last = last_waits_;
+    const Waiting one = *waiting_;
     waiting_.reset();
     busy_ = true;
     lock.unlock();
-    copy_to_tiers(name, last);
+    copy_to_tiers(one);
     lock.lock();
     busy_ = false;
     changed_.notify_all();
   }
 }
 
-void Drain::copy_to_tiers(const std::string& name, bool last) {
+// A copy that a slower tier got just now is as good as the first one: that may be damaged, or lost by now.
+Result<std::int64_t> Drain::copy_from_any(const std::vector<std::size_t>& sources, std::size_t to,
+                                          const std::string& name) {
+  std::optional<Error> first;
+  for (const std::size_t from : sources) {
+    Result<std::int64_t> copied =
+        copy_checkpoint(tiers_[from], tiers_[to], name, [this](std::int64_t bytes) { return keep_pace(bytes); });
+    if (copied) return copied;
+    if (!first) first = copied.error();
+  }
+  return tl::unexpected(*first);
+}
+
+// Of what failed before, and was not removed then.
+void Drain::clear(std::size_t tier, const std::string& but) {
+  std::erase_if(debris_[tier], [&](const std::string& name) {
+    return name == but || drop_unfinished(*tiers_[tier].files, tiers_[tier].root, name).has_value();
+  });
+}
+
+void Drain::copy_to_tiers(const Waiting& one) {
   next_part_ = std::chrono::steady_clock::now();
-  for (std::size_t i = 1; i < tiers_.size(); ++i) {
+  std::vector<std::size_t> sources = {one.tier};
+  for (std::size_t i = one.tier + 1; i < tiers_.size(); ++i) {
     const Tier& tier = tiers_[i];
-    if (!last && tier.every > 1 && checkpoint_number(name) % tier.every != 0) continue;
-    const Result<std::int64_t> copied =
-        copy_checkpoint(tiers_.front(), tier, name, [this](std::int64_t bytes) { return keep_pace(bytes); });
+    if (!one.last && tier.every > 1 && checkpoint_number(one.name) % tier.every != 0) continue;
+    clear(i, one.name);
+    Result<std::int64_t> copied = copy_from_any(sources, i, one.name);
     if (!copied) {
       record(i, copied.error());
-      continue;
+      debris_[i].push_back(one.name);
+      clear(i, "");
+      if (one.last) copied = copy_from_any(sources, i, one.name);  // there is no later one
+      if (!copied) continue;
     }
     {
       const std::lock_guard lock(mutex_);
-      status_[i].newest = name;
+      status_[i].newest = one.name;
       status_[i].num_copied += 1;
       status_[i].bytes += *copied;
     }
-    prune(i, name);
+    sources.push_back(i);
+    prune(i, one.name);
   }
-  prune(0, name);
+  for (std::size_t i = 0; i <= one.tier; ++i) prune(i, one.name);
 }
 
-// Of the fastest tier, what is newer than the last copied one is still to be copied.
+// What is newer than the last copied one is still to be copied, or being saved.
 void Drain::prune(std::size_t tier, const std::string& copied) {
   const std::int64_t below = checkpoint_number(copied) + 1;
   const Result<int> pruned = prune_checkpoints(*tiers_[tier].files, tiers_[tier].root, tiers_[tier].keep, below);

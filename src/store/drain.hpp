@@ -1,4 +1,5 @@
-// A thread that copies checkpoints from the fastest tier to the slower ones while training goes on.
+// A thread that copies checkpoints from the tier that they were saved to, which is the fastest unless that failed, to
+// the slower ones while training goes on.
 //
 //     Drain drain(tiers, {.bytes_per_s = 500e6});
 //     ... save to tiers[0] ...
@@ -45,19 +46,29 @@ class Drain {
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
 
-  // A checkpoint that is complete on the fastest tier. The last one of a run goes to all tiers, whatever their `every`.
-  void add(const std::string& name, bool last = false);
+  // A checkpoint that is complete on a tier, whence it goes to those behind it. The last one of a run goes to all of
+  // them, whatever their `every`.
+  void add(const std::string& name, bool last = false, std::size_t tier = 0);
   void finish();
   bool busy() const;  // something is being copied, or waits for it
 
-  std::vector<TierStatus> status() const;  // as the tiers; the first is the fastest's, from which is copied
+  std::vector<TierStatus> status() const;  // as the tiers
   std::int64_t num_left_out() const;
   // The first error of a tier with OnError::stop.
   std::optional<Error> fatal() const;
 
  private:
+  // What waits for its turn.
+  struct Waiting {
+    std::string name;
+    bool last = false;
+    std::size_t tier = 0;  // that has it
+  };
+
   void run();
-  void copy_to_tiers(const std::string& name, bool last);
+  void copy_to_tiers(const Waiting& one);
+  Result<std::int64_t> copy_from_any(const std::vector<std::size_t>& sources, std::size_t to, const std::string& name);
+  void clear(std::size_t tier, const std::string& but);
   void prune(std::size_t tier, const std::string& copied);
   void record(std::size_t tier, const Error& error);
   bool keep_pace(std::int64_t bytes);
@@ -67,14 +78,14 @@ class Drain {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::string> waiting_;
-  bool last_waits_ = false;
+  std::optional<Waiting> waiting_;
   bool busy_ = false;
   bool stopping_ = false;
   std::vector<TierStatus> status_;
   std::int64_t num_left_out_ = 0;
   std::optional<Error> fatal_;
-  std::chrono::steady_clock::time_point next_part_;  // of the thread alone
+  std::chrono::steady_clock::time_point next_part_;  // of the thread alone, as are those
+  std::vector<std::vector<std::string>> debris_;     // of each tier: copies that failed, and could not be removed
   std::thread thread_;
 };
 

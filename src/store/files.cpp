@@ -32,6 +32,8 @@ Result<void> Files::wait(const File& /*file*/, std::size_t /*left*/) { return {}
 
 Result<std::int64_t> Files::modified_s(const std::string& /*path*/) { return 0; }
 
+Result<Locked> Files::lock(const std::string& /*path*/) { return Locked{}; }
+
 tl::unexpected<Error> io_error(const std::string& path, std::string_view what, int code) {
   Error error;
   error.kind = ErrorKind::infeasible;
@@ -107,8 +109,10 @@ Result<void> write_new_file(Files& files, const std::string& path, std::span<con
     if (Result<void> written = write_all(files, *file, 0, bytes); !written) return written;
     return files.sync(*file);
   };
-  if (Result<void> done = close_after(files, *file, write()); !done) return done;
-  return files.rename(temporary, path);
+  Result<void> done = close_after(files, *file, write());
+  if (done) done = files.rename(temporary, path);
+  if (!done) (void)files.remove(temporary);  // it takes room that the next one needs
+  return done;
 }
 
 }  // namespace twinpod::store

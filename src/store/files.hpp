@@ -27,6 +27,17 @@ struct File {
   std::string path;
 };
 
+// What came of asking for a lock.
+struct Locked {
+  enum class Outcome {
+    ours,        // until `file` is closed, or the process ends, however it does
+    of_another,  // somebody has it
+    unknown,     // there are no locks here
+  };
+  Outcome outcome = Outcome::unknown;
+  File file = {};  // id -1: nothing has to be closed, as nobody else sees these files
+};
+
 // Every call may be made by several threads at once. Errors name the path and the reason.
 class Files {
  public:
@@ -68,6 +79,8 @@ class Files {
   virtual Result<bool> exists(const std::string& path) = 0;
   // When it was last written, in seconds since 1970; 0: not known.
   virtual Result<std::int64_t> modified_s(const std::string& path);
+  // A file that is made when it is not there, for one process at a time. Does not wait.
+  virtual Result<Locked> lock(const std::string& path);
 };
 
 // "path: cannot be written: No space left on device"; `code` is an errno.

@@ -138,11 +138,14 @@ Result<void> verify_open_shard(Files& files, const File& file, const Manifest& m
 
 }  // namespace
 
+Result<Bytes> read_manifest_bytes(Files& files, const std::string& folder) {
+  return read_whole(files, fmt::format("{}/{}", folder, kManifestFile), kMaxManifestBytes);
+}
+
 Result<Manifest> read_manifest(Files& files, const std::string& folder) {
-  const std::string path = fmt::format("{}/{}", folder, kManifestFile);
-  const Result<Bytes> bytes = read_whole(files, path, kMaxManifestBytes);
+  const Result<Bytes> bytes = read_manifest_bytes(files, folder);
   if (!bytes) return tl::unexpected(bytes.error());
-  return parse_manifest(text_of(*bytes), path);
+  return parse_manifest(text_of(*bytes), fmt::format("{}/{}", folder, kManifestFile));
 }
 
 Result<std::int64_t> load_regions(Files& files, const std::string& folder, const Manifest& manifest,

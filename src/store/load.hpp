@@ -27,6 +27,7 @@ struct WantedRegion {
   std::span<std::byte> bytes;  // where to, in row-major order of the region
 };
 
+Result<Bytes> read_manifest_bytes(Files& files, const std::string& folder);
 Result<Manifest> read_manifest(Files& files, const std::string& folder);
 
 // How many bytes were read.

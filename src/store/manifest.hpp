@@ -70,6 +70,10 @@ const StoredTensor* find_tensor(const Manifest& manifest, const std::string& nam
 
 std::string to_text(const Manifest& manifest);
 
+// Of the format, when the text is that of a manifest of another version than ours, and not of ours with a bit that was
+// flipped there; 0: it is not.
+std::int64_t other_version(std::string_view text);
+
 // Every byte of the text is covered by a checksum in it. `path` is for messages.
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path);
 

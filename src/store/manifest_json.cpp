@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "store/checksum.hpp"
@@ -17,6 +18,7 @@ using ReadJson = nlohmann::json;
 // The text is this, 16 hexadecimal digits, kMiddle, the body, kEnd. The digits are the checksum of the text with zeros
 // in their place.
 constexpr std::string_view kStart = "{\"twinpod_checkpoint\":1,\"checksum\":\"";
+constexpr std::string_view kVersionKey = "{\"twinpod_checkpoint\":";  // in front of it in every version
 constexpr std::string_view kMiddle = "\",\"body\":";
 constexpr std::string_view kEnd = "}\n";
 constexpr std::size_t kDigits = 16;
@@ -149,13 +151,16 @@ TrainingState read_state(Reader& reader, const ReadJson& body) {
   return state;
 }
 
+// It must neither lead out of the folder nor be that of a file which is no shard.
+bool is_shard_name(std::string_view name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c != '/' && c > ' ' && c != '\x7f'; });
+  return plain && !name.empty() && name.front() != '.' && !name.starts_with("manifest.json");
+}
+
 Shard read_shard(Reader& reader, const ReadJson& json, std::int64_t extent_bytes) {
   Shard shard{reader.text(json, "file"), reader.count(json, "bytes"), {}};
-  // A name must not lead out of the folder.
   if (shard.bytes > kMaxShardBytes) reader.refuse(fmt::format("{} cannot have {} bytes", shard.file, shard.bytes));
-  if (shard.file.empty() || shard.file.front() == '.' || shard.file.find('/') != std::string::npos) {
-    reader.refuse(fmt::format("\"{}\" is no name of a shard", shard.file));
-  }
+  if (!is_shard_name(shard.file)) reader.refuse(fmt::format("\"{}\" is no name of a shard", shard.file));
   const std::string text = reader.text(json, "checksums");
   const std::int64_t extents = num_extents(shard.bytes, extent_bytes);
   if (!is_hex(text) || text.size() % kDigits != 0 || static_cast<std::int64_t>(text.size() / kDigits) != extents) {
@@ -220,6 +225,10 @@ tl::unexpected<Error> bad_manifest(const std::string& path, std::string message)
 // The body, when every byte is as it was written.
 Result<std::string_view> checked_body(std::string_view text, const std::string& path) {
   const std::size_t around = kStart.size() + kDigits + kMiddle.size() + kEnd.size();
+  if (const std::int64_t version = other_version(text); version != 0) {
+    return bad_manifest(path, fmt::format("is of version {} of the format, but this twinpod knows version {}", version,
+                                          kManifestVersion));
+  }
   if (text.size() < around || !text.starts_with(kStart)) {
     return bad_manifest(path, fmt::format("is no manifest of version {}", kManifestVersion));
   }
@@ -243,6 +252,20 @@ std::string to_text(const Manifest& manifest) {
   const std::string inner = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string text = fmt::format("{}{}{}{}{}", kStart, kZeros, kMiddle, inner, kEnd);
   return text.replace(kStart.size(), kDigits, sum_digits(text));
+}
+
+std::int64_t other_version(std::string_view text) {
+  if (!text.starts_with(kVersionKey)) return 0;
+  std::int64_t version = 0;
+  const char* first = text.data() + kVersionKey.size();
+  const auto [last, error] = std::from_chars(first, text.data() + text.size(), version);
+  if (error != std::errc() || version <= 0 || version == kManifestVersion) return 0;
+  const auto digits = static_cast<std::size_t>(last - first);
+  const std::string ours =
+      fmt::format("{}{}{}", kVersionKey, kManifestVersion, text.substr(kVersionKey.size() + digits));
+  const bool flipped = ours.starts_with(kStart) && ours.size() >= kStart.size() + kDigits &&
+                       ours.substr(kStart.size(), kDigits) == sum_digits(ours);
+  return flipped ? 0 : version;
 }
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& path) {

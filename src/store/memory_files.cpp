@@ -90,6 +90,7 @@ Result<void> MemoryFiles::sync_folder(const std::string& /*path*/) { return {}; 
 
 Result<void> MemoryFiles::rename(const std::string& from, const std::string& to) {
   const std::lock_guard lock(mutex_);
+  if (folders_.contains(from)) return rename_folder(from, to);
   const auto found = files_.find(from);
   if (found == files_.end() || !has_parent(to)) return io_error(from, "renamed to " + to, ENOENT);
   if (folders_.contains(to)) return io_error(from, "renamed to " + to, EISDIR);
@@ -97,6 +98,23 @@ Result<void> MemoryFiles::rename(const std::string& from, const std::string& to)
   files_.erase(found);
   forget(to);
   files_[to] = content;
+  return {};
+}
+
+Result<void> MemoryFiles::rename_folder(const std::string& from, const std::string& to) {
+  if (!is_free(to)) return io_error(from, "renamed to " + to, EEXIST);
+  if (!has_parent(to)) return io_error(from, "renamed to " + to, ENOENT);
+  const std::string inside = from + "/";
+  std::map<std::string, Content> files;
+  for (auto& [name, content] : files_) {
+    files[name.starts_with(inside) ? to + name.substr(from.size()) : name] = std::move(content);
+  }
+  files_ = std::move(files);
+  std::set<std::string> folders;
+  for (const std::string& name : folders_) {
+    folders.insert(name == from || name.starts_with(inside) ? to + name.substr(from.size()) : name);
+  }
+  folders_ = std::move(folders);
   return {};
 }
 

@@ -111,7 +111,7 @@ Result<OpenedStore> open_files(const std::string& address) {
   std::string root = address;
   while (root.size() > 1 && root.back() == '/') root.pop_back();
   if (root.empty()) return input_error("the address of a store is empty", "write a folder, such as runs/a");
-  return OpenedStore{std::make_shared<DirectFiles>(), root, root, tier_of_folder(root)};
+  return OpenedStore{std::make_shared<DirectFiles>(DirectOptions{.root = root}), root, root, tier_of_folder(root)};
 }
 
 }  // namespace twinpod::store

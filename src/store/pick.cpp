@@ -78,11 +78,15 @@ Result<ExistingStore> open_existing(const std::string& address) {
   if (!*there) return not_there(*store);
   ExistingStore existing{*store, ""};
   const SplitPath parts = split(store->root);
-  if (checkpoint_number(parts.name) >= 0) {
-    existing.checkpoint = parts.name;
-    existing.store.root = parts.folder;
-    existing.store.address = split(store->address).folder;
-  }
+  if (checkpoint_number(parts.name) < 0) return existing;
+  // Of the checkpoint's store, below which no link is followed.
+  existing.checkpoint = parts.name;
+  existing.store.root = parts.folder;
+  existing.store.address = split(store->address).folder;
+  if (existing.store.tier == "object") return existing;
+  Result<OpenedStore> above = open_files(parts.folder);
+  if (!above) return tl::unexpected(above.error());
+  existing.store.files = above->files;
   return existing;
 }
 

@@ -1,4 +1,9 @@
 // The file system of this machine: local disks, NFS, Lustre.
+//
+//     PosixFiles files("runs/a");          // a store: symbolic links below this folder are not followed
+//     (posix_place.hpp) PosixFiles disk;                     // files that a user named
+//
+// Only what is a regular file is read: whoever may write to a store must not make us wait for a pipe.
 #pragma once
 
 #include "store/files.hpp"
@@ -7,6 +12,8 @@ namespace twinpod::store {
 
 class PosixFiles : public Files {
  public:
+  explicit PosixFiles(std::string root = "") : root_(std::move(root)) {}
+
   Result<File> create(const std::string& path) override;
   Result<File> open(const std::string& path) override;
   Result<void> close(const File& file) override;
@@ -21,6 +28,16 @@ class PosixFiles : public Files {
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
   Result<std::int64_t> modified_s(const std::string& path) override;
+  Result<Locked> lock(const std::string& path) override;
+  // create(), for reading, too, as a mapping wants it.
+  Result<File> create_to_map(const std::string& path);
+
+ protected:
+  // A descriptor, for who wants another one than create() and open() make. `what` is for messages.
+  Result<File> open_as(const std::string& path, int flags, std::string_view what) const;
+
+ private:
+  std::string root_;
 };
 
 }  // namespace twinpod::store

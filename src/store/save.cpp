@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "store/checkpoints.hpp"
 #include "store/safetensors.hpp"
 #include "store/shard_writer.hpp"
 
@@ -111,11 +112,12 @@ Result<std::vector<std::string>> open_store(Files& files, const std::string& roo
 Result<std::string> begin_checkpoint(Files& files, const std::string& root, std::int64_t least_number) {
   const Result<std::vector<std::string>> names = open_store(files, root);
   if (!names) return tl::unexpected(names.error());
-  std::int64_t number = least_number;
-  for (const std::string& name : *names) number = std::max(number, checkpoint_number(name) + 1);
-  const std::string name = checkpoint_name(number);
+  const std::string name = checkpoint_name(std::max(least_number, highest_number(*names) + 1));
   if (Result<void> made = files.make_folder(root + "/" + name); !made) return tl::unexpected(made.error());
-  if (Result<void> synced = files.sync_folder(root); !synced) return tl::unexpected(synced.error());
+  if (Result<void> synced = files.sync_folder(root); !synced) {
+    (void)files.remove(root + "/" + name);
+    return tl::unexpected(synced.error());
+  }
   return name;
 }
 

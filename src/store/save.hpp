@@ -9,7 +9,7 @@
 // manifest: before that is durable there is none, and the older ones are as they were. After an error a save is given
 // up, never continued: what a failed sync left out is not known. The next one has a folder of its own.
 //
-// One job at a time saves to a store.
+// One job at a time saves to a store: lock.hpp.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,8 @@ inline constexpr std::string_view kLatestFile = "latest";
 
 // "shard-00003.safetensors".
 std::string shard_file(int rank);
+// Whether a save gives a file in a checkpoint's folder this name, for good or while it is written.
+bool is_name_of_save(const std::string& name);
 // "checkpoint-000012", and back; -1: no name of a checkpoint.
 std::string checkpoint_name(std::int64_t number);
 std::int64_t checkpoint_number(const std::string& name);

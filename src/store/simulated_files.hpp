@@ -74,6 +74,7 @@ class SimulatedFiles final : public Files {
   Result<void> remove(const std::string& path) override;
   Result<std::vector<std::string>> list(const std::string& path) override;
   Result<bool> exists(const std::string& path) override;
+  Result<Locked> lock(const std::string& /*path*/) override { return Locked{Locked::Outcome::ours, {}}; }
 
  private:
   struct Write {

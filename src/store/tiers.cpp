@@ -67,7 +67,10 @@ Result<bool> make_room(const Tier& to, const std::string& name, const Manifest& 
     if (!removed) return tl::unexpected(removed.error());
   }
   if (Result<void> made = to.files->make_folder(folder); !made) return tl::unexpected(made.error());
-  if (Result<void> synced = to.files->sync_folder(to.root); !synced) return tl::unexpected(synced.error());
+  if (Result<void> synced = to.files->sync_folder(to.root); !synced) {
+    (void)to.files->remove(folder);
+    return tl::unexpected(synced.error());
+  }
   return true;
 }
 
@@ -78,6 +81,15 @@ Result<void> acknowledge_again(const Tier& to, const std::string& name) {
   if (!named) return tl::unexpected(named.error());
   if (checkpoint_number(*named) < checkpoint_number(name)) return move_latest(*to.files, to.root, name);
   return to.files->sync_folder(to.root);
+}
+
+Result<void> copy_shards(const Tier& from, const Tier& to, const std::string& name, const Manifest& manifest,
+                         const OnProgress& progress) {
+  for (const Shard& shard : manifest.shards) {
+    if (Result<void> copied = copy_shard(from, to, name, manifest, shard, progress); !copied) return copied;
+  }
+  if (Result<void> synced = to.files->sync_folder(to.root + "/" + name); !synced) return synced;
+  return commit_checkpoint(*to.files, to.root, name, manifest);
 }
 
 // Of another tier with a checkpoint of the same name, only the manifest is read: it has the checksums of all the rest.
@@ -107,13 +119,11 @@ Result<std::int64_t> copy_checkpoint(const Tier& from, const Tier& to, const std
     if (Result<void> again = acknowledge_again(to, name); !again) return tl::unexpected(again.error());
     return 0;
   }
-  for (const Shard& shard : manifest->shards) {
-    Result<void> copied = copy_shard(from, to, name, *manifest, shard, progress);
-    if (!copied) return tl::unexpected(copied.error());
+  const Result<void> copied = copy_shards(from, to, name, *manifest, progress);
+  if (!copied) {
+    (void)drop_unfinished(*to.files, to.root, name);  // the next one needs its room
+    return tl::unexpected(copied.error());
   }
-  if (Result<void> synced = to.files->sync_folder(to.root + "/" + name); !synced) return tl::unexpected(synced.error());
-  Result<void> committed = commit_checkpoint(*to.files, to.root, name, *manifest);
-  if (!committed) return tl::unexpected(committed.error());
   return total_bytes(*manifest);
 }
 
@@ -144,9 +154,12 @@ Result<FoundOnTier> newest_on_tiers(const std::vector<Tier>& tiers) {
 Result<std::int64_t> next_number(const std::vector<Tier>& tiers) {
   std::int64_t number = 1;
   for (const Tier& tier : tiers) {
-    const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(*tier.files, tier.root);
-    if (!infos) return tl::unexpected(infos.error());
-    if (!infos->empty()) number = std::max(number, infos->front().number + 1);
+    const Result<bool> there = tier.files->exists(tier.root);
+    if (!there) return tl::unexpected(there.error());
+    if (!*there) continue;
+    const Result<std::vector<std::string>> names = tier.files->list(tier.root);
+    if (!names) return tl::unexpected(names.error());
+    number = std::max(number, highest_number(*names) + 1);
   }
   return number;
 }

@@ -8,6 +8,7 @@
 
 #include "store/checkpoints.hpp"
 #include "store/extents.hpp"
+#include "store/lock.hpp"
 #include "store/posix_files.hpp"
 #include "store/safetensors.hpp"
 #include "store/save.hpp"
@@ -111,25 +112,36 @@ Result<Manifest> copy_source(Files& disk, const Source& source, Files& files, co
   return manifest;
 }
 
-Result<std::string> import_open(Files& disk, const std::vector<Source>& sources, Files& files, const std::string& root,
-                                const OnBytes& on_bytes) {
-  if (Result<void> good = check_names(sources); !good) return tl::unexpected(good.error());
-  Result<std::string> name = begin_checkpoint(files, root);
-  if (!name) return name;
+Result<void> import_as(const std::string& name, Files& disk, const std::vector<Source>& sources, Files& files,
+                       const std::string& root, const OnBytes& on_bytes) {
   std::vector<Manifest> parts;
   for (std::size_t i = 0; i < sources.size(); ++i) {
-    Result<Manifest> part = copy_source(disk, sources[i], files, root + "/" + *name, static_cast<int>(i), on_bytes);
+    Result<Manifest> part = copy_source(disk, sources[i], files, root + "/" + name, static_cast<int>(i), on_bytes);
     if (!part) return tl::unexpected(part.error());
     parts.push_back(std::move(*part));
   }
   Result<Manifest> all = joined_manifest(parts);
   if (!all) return tl::unexpected(all.error());
-  const Result<void> committed = commit_checkpoint(files, root, *name, std::move(*all));
-  if (!committed) return tl::unexpected(committed.error());
+  return commit_checkpoint(files, root, name, std::move(*all));
+}
+
+Result<std::string> import_open(Files& disk, const std::vector<Source>& sources, Files& files, const std::string& root,
+                                const OnBytes& on_bytes) {
+  if (Result<void> good = check_names(sources); !good) return tl::unexpected(good.error());
+  if (const auto opened = open_store(files, root); !opened) return tl::unexpected(opened.error());
+  const Result<std::unique_ptr<StoreLock>> lock = lock_store(files, root);
+  if (!lock) return tl::unexpected(lock.error());
+  const Result<std::vector<CheckpointInfo>> infos = list_checkpoints(files, root);
+  if (!infos) return tl::unexpected(infos.error());
+  if (Result<void> known = check_versions(root, *infos); !known) return tl::unexpected(known.error());
   // Only what earlier saves began and did not end.
-  const Result<int> pruned = prune_checkpoints(files, root, INT_MAX);
-  if (!pruned) return tl::unexpected(pruned.error());
-  return name;
+  if (Result<void> cleared = clear_unfinished(files, root); !cleared) return tl::unexpected(cleared.error());
+  Result<std::string> name = begin_checkpoint(files, root);
+  if (!name) return name;
+  const Result<void> imported = import_as(*name, disk, sources, files, root, on_bytes);
+  if (imported) return name;
+  (void)drop_unfinished(files, root, *name);
+  return tl::unexpected(imported.error());
 }
 
 }  // namespace

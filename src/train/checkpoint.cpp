@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "store/checkpoints.hpp"
 #include "store/manifest.hpp"
@@ -77,13 +78,14 @@ Result<void> check_seen(store::Files& files, const std::string& folder, const st
 }  // namespace
 
 Saver::Saver(comm::Communicator& world, const CheckpointSettings& settings, std::vector<store::HeldRegion> regions,
-             std::int64_t number, std::unique_ptr<Replicas> replicas)
+             Opened opened)
     : world_(world),
       settings_(settings),
       regions_(std::move(regions)),
       snapshot_(sources_of(regions_)),
-      replicas_(std::move(replicas)),
-      number_(number) {
+      locks_(std::move(opened.locks)),
+      replicas_(std::move(opened.replicas)),
+      number_(opened.number) {
   for (std::size_t i = 0; i < regions_.size(); ++i) regions_[i].bytes = snapshot_.bytes_of(i);
   report_.snapshot_bytes = snapshot_.bytes();
   if (comm::rank_of(world) == 0 && settings.tiers.size() > 1) drain_ = std::make_unique<store::Drain>(settings.tiers);
@@ -109,13 +111,20 @@ void Saver::run() {
     lock.unlock();
     const Result<std::string> part = task == Task::write ? write_part() : std::string();
     const Result<void> committed = task == Task::commit ? commit() : Result<void>();
+    const Result<void> cleared = task == Task::clear ? clear() : Result<void>();
     lock.lock();
-    if (part) part_ = *part;
-    if (!part) error_ = part.error();
-    if (!committed) error_ = committed.error();
+    if (part && task == Task::write) part_ = *part;
+    if (!cleared) side_error_ = cleared.error();
     task_ = Task::none;
     changed_.notify_all();
   }
+}
+
+// By the thread that saves.
+void Saver::note_failure(Failed what, const Error& error) {
+  const std::lock_guard lock(mutex_);
+  failed_ = what;
+  error_ = error;
 }
 
 Result<std::string> Saver::write_shard_to(store::Files& files, const std::string& folder) {
@@ -126,57 +135,81 @@ Result<std::string> Saver::write_shard_to(store::Files& files, const std::string
   return store::to_text(*part);
 }
 
+Result<std::string> Saver::write_to_peers() {
+  if (Result<void> pruned = replicas_->prune(replicated_); !pruned) return tl::unexpected(pruned.error());
+  const Result<std::string> folder = replicas_->enter(name_);
+  if (!folder) return folder;
+  Result<std::string> written = write_shard_to(replicas_->files(), *folder);
+  if (!written) return written;
+  if (Result<void> ready = replicas_->prepare(name_, !written->empty()); !ready) return tl::unexpected(ready.error());
+  return written;
+}
+
 Result<std::string> Saver::write_part() {
   snapshot_.complete();
-  if (replicas_) {
-    Result<void> pruned = replicated_ > 0 ? replicas_->prune(replicated_) : Result<void>();
-    if (!pruned) return tl::unexpected(pruned.error());  // there would be ever more
-    const Result<std::string> folder = replicas_->enter(name_);
-    if (!folder) return folder;
-    Result<std::string> written = write_shard_to(replicas_->files(), *folder);
-    if (!written) return written;
-    if (Result<void> ready = replicas_->prepare(name_, !written->empty()); !ready) return tl::unexpected(ready.error());
-    if (!to_tiers_) return written;
-  }
-  const store::Tier& tier = settings_.tiers.front();
-  if (Result<void> entered = store::enter_checkpoint(*tier.files, tier.root, name_); !entered)
-    return tl::unexpected(entered.error());
-  return write_shard_to(*tier.files, fmt::format("{}/{}", tier.root, name_));
+  Result<std::string> written = std::string();
+  if (to_peers_) written = write_to_peers();
+  if (!written) note_failure(Failed::peers, written.error());
+  if (!written || tier_ == kNoTier) return written;
+  const Result<void> entered = store::enter_checkpoint(*tier().files, tier().root, name_);
+  written = entered ? write_shard_to(*tier().files, fmt::format("{}/{}", tier().root, name_))
+                    : tl::unexpected(entered.error());
+  if (!written) note_failure(Failed::tier, written.error());
+  return written;
 }
 
 Result<void> Saver::commit() {
-  if (replicas_) {
-    if (Result<void> committed = replicas_->commit(name_, manifest_); !committed) return committed;
-  }
-  return to_tiers_ && comm::rank_of(world_) == 0 ? commit_on_tier() : Result<void>();
+  const Result<void> kept = to_peers_ ? replicas_->commit(name_, manifest_) : Result<void>();
+  if (!kept) note_failure(Failed::peers, kept.error());
+  if (!kept || tier_ == kNoTier || comm::rank_of(world_) != 0) return kept;
+  const Result<void> committed = commit_on_tier();
+  if (!committed) note_failure(Failed::tier, committed.error());
+  return committed;
 }
 
 Result<void> Saver::commit_on_tier() {
-  const store::Tier& tier = settings_.tiers.front();
-  const std::string folder = fmt::format("{}/{}", tier.root, name_);
+  const std::string folder = fmt::format("{}/{}", tier().root, name_);
   Result<store::Manifest> manifest = manifest_of(parts_, folder);
   if (!manifest) return tl::unexpected(manifest.error());
-  if (Result<void> seen = check_seen(*tier.files, folder, *manifest); !seen) return seen;
-  if (Result<void> synced = tier.files->sync_folder(tier.root); !synced) return synced;
+  if (Result<void> seen = check_seen(*tier().files, folder, *manifest); !seen) return seen;
+  if (tier_ < locks_.size()) {
+    if (Result<void> ours = locks_[tier_]->check(); !ours) return ours;
+  }
+  if (Result<void> synced = tier().files->sync_folder(tier().root); !synced) return synced;
   manifest->state = state_;
-  Result<void> committed = store::commit_checkpoint(*tier.files, tier.root, name_, std::move(*manifest));
+  Result<void> committed = store::commit_checkpoint(*tier().files, tier().root, name_, std::move(*manifest));
   if (!committed) return committed;
   if (drain_) {
-    drain_->add(name_);
+    drain_->add(name_, last_, tier_);
     return {};
   }
-  const Result<int> pruned = store::prune_checkpoints(*tier.files, tier.root, tier.keep);
+  const Result<int> pruned = store::prune_checkpoints(*tier().files, tier().root, tier().keep);
   if (pruned) return {};
   const std::lock_guard lock(mutex_);
-  prune_error_ = pruned.error();  // it is saved all the same
+  side_error_ = pruned.error();  // it is saved all the same
   return {};
+}
+
+// Removes what failed saves wrote: this one's, and what could not be removed then. Nobody writes meanwhile.
+Result<void> Saver::clear() {
+  if (replicas_ && replicated_ != store::checkpoint_number(name_)) replicas_->drop(name_);
+  if (comm::rank_of(world_) != 0) return {};
+  for (const std::size_t failed : failed_tiers_) debris_.emplace_back(failed, name_);
+  Result<void> done;
+  std::erase_if(debris_, [&](const auto& left) {
+    const store::Tier& of = settings_.tiers[left.first];
+    const Result<void> dropped = store::drop_unfinished(*of.files, of.root, left.second);
+    if (!dropped && done) done = dropped;
+    return dropped.has_value();
+  });
+  return done;
 }
 
 // What went wrong beside the save itself: older ones could not be removed, a slower tier did not take it.
 void Saver::note_errors() {
   const std::lock_guard lock(mutex_);
-  if (prune_error_) report_.errors.push_back(to_string(*prune_error_));
-  prune_error_.reset();
+  if (side_error_) report_.errors.push_back(to_string(*side_error_));
+  side_error_.reset();
   if (!drain_) return;
   std::vector<std::string> errors;
   const std::vector<store::TierStatus> tiers = drain_->status();
@@ -191,7 +224,8 @@ Saver::Votes Saver::votes() const {
   const std::lock_guard lock(mutex_);
   Votes votes{};
   votes[kBusy] = task_ != Task::none || (phase_ == Phase::replicating && !replicas_->done()) ? 1 : 0;
-  votes[kFailed] = error_ || (drain_ && drain_->fatal()) ? 1 : 0;
+  const Failed drained = drain_ && drain_->fatal() ? Failed::drain : Failed::nothing;
+  votes[kFailed] = static_cast<std::int32_t>(std::max(failed_, drained));
   votes[kWords] = static_cast<std::int32_t>((part_.size() + sizeof(std::int32_t) - 1) / sizeof(std::int32_t));
   return votes;
 }
@@ -210,7 +244,10 @@ void Saver::begin(const store::TrainingState& state, bool last) {
     ++report_.passed_over;
     return;
   }
-  to_tiers_ = !replicas_ || last || newest_.empty() || number_ % settings_.tiers.front().every == 0;
+  const bool first = newest_.empty();
+  last_ = last;
+  to_peers_ = replicas_ != nullptr;
+  tier_ = !replicas_ || last || first || number_ % settings_.tiers.front().every == 0 ? 0 : kNoTier;
   name_ = store::checkpoint_name(number_++);
   state_ = state;
   phase_ = Phase::writing;
@@ -258,8 +295,7 @@ Result<void> Saver::collect_parts(std::int32_t words) {
 Result<void> Saver::begin_replicas() {
   const Result<Result<void>> begun = replicas_->begin();
   if (!begun) return tl::unexpected(begun.error());
-  const std::lock_guard lock(mutex_);
-  if (!*begun) error_ = begun->error();
+  if (!*begun) note_failure(Failed::peers, begun->error());
   return {};
 }
 
@@ -273,14 +309,59 @@ Result<void> Saver::share_manifest() {
       manifest->state = state_;
       manifest_ = store::to_text(*manifest);
     } else {
-      const std::lock_guard lock(mutex_);
-      error_ = manifest.error();
+      note_failure(Failed::peers, manifest.error());
     }
   }
   return share_text(world_, 0, manifest_);
 }
 
-Result<std::optional<Error>> Saver::give_up() {
+// The next tier that takes this one.
+std::size_t Saver::next_tier(std::size_t from) const {
+  const std::int64_t number = store::checkpoint_number(name_);
+  for (std::size_t i = from + 1; from != kNoTier && i < settings_.tiers.size(); ++i) {
+    if (last_ || number % std::max(settings_.tiers[i].every, 1) == 0) return i;
+  }
+  return kNoTier;
+}
+
+// The same save, from the same copy, where nothing failed yet. What failed with the peers did not fail with the tier.
+void Saver::try_elsewhere(Failed failed) {
+  const bool written = phase_ == Phase::replicating || phase_ == Phase::committing;
+  if (failed == Failed::tier && written && to_peers_) {
+    replicated_ = store::checkpoint_number(name_);  // on all ranks: peers are committed to before the tier
+    to_peers_ = false;
+  }
+  if (failed == Failed::peers) to_peers_ = false;
+  only_commits_ = failed == Failed::peers && written && tier_ != kNoTier;
+  if (tier_ != kNoTier && !only_commits_) failed_tiers_.push_back(tier_);
+  if (failed == Failed::tier) tier_ = next_tier(tier_);
+  phase_ = Phase::clearing;
+  if (comm::rank_of(world_) == 0 || replicas_) start(Task::clear);
+}
+
+void Saver::end_clearing() {
+  failed_tiers_.clear();
+  if (std::exchange(only_commits_, false)) {
+    phase_ = Phase::committing;
+    if (comm::rank_of(world_) == 0) start(Task::commit);
+  } else if (to_peers_ || tier_ != kNoTier) {
+    phase_ = Phase::writing;
+    start(Task::write);
+  } else if (replicated_ == store::checkpoint_number(name_)) {
+    end_save();
+  } else {
+    phase_ = Phase::idle;
+    ++report_.failed;
+  }
+}
+
+// "", where a run has but one tier.
+std::string Saver::where(Failed failed) const {
+  if (failed == Failed::peers) return " in the memory of peers";
+  return settings_.tiers.size() == 1 || tier_ == kNoTier ? "" : " on tier " + tier().name;
+}
+
+Result<std::optional<Error>> Saver::give_up(Failed failed) {
   if (replicas_) {
     if (Result<void> ended = replicas_->end(); !ended) return tl::unexpected(ended.error());
   }
@@ -291,25 +372,30 @@ Result<std::optional<Error>> Saver::give_up() {
     if (fatal) own = tl::unexpected(*fatal);
     if (error_) own = tl::unexpected(*error_);
     error_.reset();
+    failed_ = Failed::nothing;
     part_.clear();
   }
-  const bool by_drain = phase_ == Phase::idle;
+  const bool by_drain = failed == Failed::drain;
   Result<std::optional<Error>> agreed = agree(world_, own);
   if (!agreed || !*agreed) return agreed;
   Error& error = **agreed;
   error.kind = ErrorKind::infeasible;
-  if (!by_drain) error.message = fmt::format("checkpoint of step {}: {}", state_.step, error.message);
-  phase_ = Phase::idle;
-  ++report_.failed;
-  report_.errors.push_back(to_string(error));
-  if (by_drain || settings_.tiers.front().on_error == store::OnError::stop) return agreed;
+  if (!by_drain) error.message = fmt::format("checkpoint of step {}{}: {}", state_.step, where(failed), error.message);
+  if (by_drain || settings_.tiers.front().on_error == store::OnError::stop) {
+    report_.errors.push_back(to_string(error));
+    ++report_.failed;
+    phase_ = Phase::idle;
+    return agreed;
+  }
+  try_elsewhere(failed);
+  report_.errors.push_back(to_string(error) + (tier_ == kNoTier ? "" : "\n  it goes to tier " + tier().name));
   return std::nullopt;
 }
 
 Result<std::optional<Error>> Saver::advance(const Votes& agreed) {
   note_errors();
   const bool threads_rest = phase_ == Phase::idle || phase_ == Phase::replicating || agreed[kBusy] == 0;
-  if (agreed[kFailed] != 0 && threads_rest) return give_up();
+  if (agreed[kFailed] != 0 && threads_rest) return give_up(static_cast<Failed>(agreed[kFailed]));
   if (phase_ == Phase::idle || !threads_rest) return std::nullopt;
   const Stopwatch watch(report_.stall_s);
   Result<void> moved;
@@ -317,17 +403,20 @@ Result<std::optional<Error>> Saver::advance(const Votes& agreed) {
     moved = replicas_->move_on();
   } else if (phase_ == Phase::writing) {
     moved = collect_parts(agreed[kWords]);
-    if (moved && replicas_) moved = begin_replicas();
-    phase_ = replicas_ ? Phase::replicating : Phase::committing;
+    if (moved && to_peers_) moved = begin_replicas();
+    phase_ = to_peers_ ? Phase::replicating : Phase::committing;
   } else if (phase_ == Phase::replicating) {
     moved = share_manifest();
     phase_ = Phase::committing;
+  } else if (phase_ == Phase::clearing) {
+    end_clearing();
+    return std::nullopt;
   } else {
     end_save();
     return std::nullopt;
   }
   if (!moved) return tl::unexpected(moved.error());
-  if (phase_ == Phase::committing && (comm::rank_of(world_) == 0 || replicas_)) start(Task::commit);
+  if (phase_ == Phase::committing && (comm::rank_of(world_) == 0 || to_peers_)) start(Task::commit);
   return std::nullopt;
 }
 
@@ -335,8 +424,11 @@ void Saver::end_save() {
   phase_ = Phase::idle;
   ++report_.saved;
   report_.newest_step = state_.step;
-  if (to_tiers_) newest_ = name_;
-  if (replicas_) replicated_ = store::checkpoint_number(name_);
+  if (tier_ != kNoTier) {
+    newest_ = name_;
+    newest_tier_ = tier_;
+  }
+  if (to_peers_) replicated_ = store::checkpoint_number(name_);
 }
 
 // Nobody would ever free it.
@@ -358,7 +450,7 @@ Result<std::optional<Error>> Saver::finish(bool at_end) {
       changed_.wait_for(lock, kLookEvery, [&] { return task_ == Task::none; });
     }
     if (phase_ == Phase::idle && !told_last) {
-      if (drain_ && !newest_.empty()) drain_->add(newest_, true);
+      if (drain_ && !newest_.empty()) drain_->add(newest_, true, newest_tier_);
       told_last = true;
     }
     const Votes own = votes();
@@ -372,6 +464,10 @@ Result<std::optional<Error>> Saver::finish(bool at_end) {
     if (phase_ == Phase::idle && drains) std::this_thread::sleep_for(kLookEvery);
   }
   note_errors();
+  if (at_end && comm::rank_of(world_) == 0) {
+    const std::string on_slowest = drain_ ? drain_->status().back().newest : newest_;
+    report_.lacks_newest = on_slowest.empty() || on_slowest != name_;
+  }
   if (at_end && drain_ && settings_.empties_first) empty_first_tier();
   if (at_end && replicas_ && report_.saved > 0 && is_on_tiers()) replicas_->remove_all();
   return std::nullopt;

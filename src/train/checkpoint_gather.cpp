@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <span>
 
 #include "store/save.hpp"
@@ -12,8 +11,6 @@
 
 namespace twinpod::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{1} << 32;
 
@@ -31,8 +28,7 @@ std::int32_t vote_of(const comm::Communicator& world) { return comm::size_of(wor
 
 bool sees(Gather& gather, const store::Shard& shard) {
   const std::string path = gather.files.find(gather.name, shard.file);
-  std::error_code failed;
-  return !path.empty() && fs::file_size(path, failed) == static_cast<std::uintmax_t>(shard.bytes) && !failed;
+  return !path.empty() && gather.files.bytes_of(path) == shard.bytes;
 }
 
 // Of the lowest rank that has one, to all; a host without gets it.
@@ -54,8 +50,7 @@ Result<Result<void>> gather_manifest(Gather& gather) {
   if (!manifest) return Result<void>(tl::unexpected(manifest.error()));
   gather.manifest = std::move(*manifest);
   if (!had_none) return Result<void>();
-  std::error_code failed;
-  fs::create_directories(gather.folder, failed);
+  if (Result<void> made = make_path(gather.files, gather.folder); !made) return made;
   return store::write_new_file(gather.files, gather.folder + "/" + file, store::bytes_of(text));
 }
 
@@ -78,10 +73,10 @@ Result<Result<void>> pass_on(Gather& gather, const store::Shard& shard, int from
   const bool sends = comm::rank_of(gather.world) == from;
   const std::string path = fmt::format("{}/{}", gather.folder, shard.file);
   MappedFile file;
-  std::error_code failed;
-  if (!sends) fs::create_directories(gather.folder, failed);
-  Result<void> own = sends ? file.open(gather.files.find(gather.name, shard.file))
-                           : file.create(path + std::string(store::kPartial), shard.bytes);
+  Result<void> own = sends ? Result<void>() : make_path(gather.files, gather.folder);
+  if (own)
+    own = sends ? file.open(gather.files, gather.files.find(gather.name, shard.file))
+                : file.create(gather.files, path + std::string(store::kPartial), shard.bytes);
   std::vector<std::byte> room(file.size() == shard.bytes ? 0 : std::min(kPiece, shard.bytes));
   for (std::int64_t moved = 0; moved < shard.bytes; moved += kPiece) {
     std::byte* at = room.empty() ? file.data() + moved : room.data();

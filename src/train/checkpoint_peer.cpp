@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <functional>
 #include <set>
 
@@ -17,8 +16,6 @@
 
 namespace twinpod::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view kRankFolder = "rank-";
 
@@ -33,18 +30,28 @@ std::size_t next_piece(std::int64_t bytes, std::int64_t moved) {
   return static_cast<std::size_t>(std::min(piece_bytes(bytes), bytes - moved));
 }
 
-std::vector<std::string> names_in(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code failed;
-  for (fs::directory_iterator one(folder, failed), end; !failed && one != end; one.increment(failed))
-    names.push_back(one->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
+std::vector<std::string> names_in(store::Files& files, const std::string& folder) {
+  return files.list(folder).value_or(std::vector<std::string>());
 }
 
-bool has_manifest(const std::string& folder) {
-  std::error_code failed;
-  return fs::exists(fmt::format("{}/{}", folder, store::kManifestFile), failed);
+bool has_manifest(store::Files& files, const std::string& folder) {
+  return files.exists(fmt::format("{}/{}", folder, store::kManifestFile)).value_or(false);
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.find_last_of('/');
+  return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+}
+
+// With all that is in it. Others may be at it, too.
+Result<void> remove_tree(store::Files& files, const std::string& path) {
+  Result<void> removed = files.remove(path);
+  if (removed || !files.exists(path).value_or(true)) return {};
+  for (const std::string& name : names_in(files, path)) {
+    if (Result<void> inner = remove_tree(files, path + "/" + name); !inner) return inner;
+  }
+  removed = files.remove(path);
+  return removed || !files.exists(path).value_or(true) ? Result<void>() : removed;
 }
 
 }  // namespace
@@ -67,27 +74,36 @@ Partners partners_of(int rank, const std::vector<std::int64_t>& hosts) {
   return {static_cast<int>((own + distance) % ranks), static_cast<int>((own + ranks - distance) % ranks)};
 }
 
+HostFiles::HostFiles(const std::string& host_folder) : PosixFiles(folder_of(host_folder)), host_folder_(host_folder) {}
+
 std::string HostFiles::find(const std::string& checkpoint, const std::string& file) {
-  for (const std::string& name : names_in(host_folder_)) {
+  for (const std::string& name : names_in(*this, host_folder_)) {
     std::string path = fmt::format("{}/{}/{}/{}", host_folder_, name, checkpoint, file);
-    std::error_code failed;
-    if (name.starts_with(kRankFolder) && fs::exists(path, failed)) return path;
+    if (name.starts_with(kRankFolder) && exists(path).value_or(false)) return path;
   }
   return "";
 }
 
+std::int64_t HostFiles::bytes_of(const std::string& path) {
+  const Result<store::File> file = PosixFiles::open(path);
+  if (!file) return -1;
+  const std::int64_t bytes = size(*file).value_or(-1);
+  (void)close(*file);  // it was only looked at
+  return bytes;
+}
+
 Result<store::File> HostFiles::open(const std::string& path) {
-  const fs::path whole(path);
-  const std::string found = find(whole.parent_path().filename().string(), whole.filename().string());
+  const std::string folder = folder_of(path);
+  const std::string found = find(folder.substr(folder.find_last_of('/') + 1), path.substr(path.find_last_of('/') + 1));
   return PosixFiles::open(found.empty() ? path : found);
 }
 
 std::vector<std::int64_t> HostFiles::numbers() {
   std::set<std::int64_t, std::greater<>> found;
-  for (const std::string& rank : names_in(host_folder_)) {
+  for (const std::string& rank : names_in(*this, host_folder_)) {
     const std::string folder = host_folder_ + "/" + rank;
-    for (const std::string& name : names_in(folder)) {
-      if (store::checkpoint_number(name) >= 0 && has_manifest(folder + "/" + name))
+    for (const std::string& name : names_in(*this, folder)) {
+      if (store::checkpoint_number(name) >= 0 && has_manifest(*this, folder + "/" + name))
         found.insert(store::checkpoint_number(name));
     }
   }
@@ -96,34 +112,37 @@ std::vector<std::int64_t> HostFiles::numbers() {
 
 Result<void> MappedFile::map(int fd, const std::string& path, int protection) {
   struct stat status {};
-  if (fstat(fd, &status) != 0) return store::io_error(path, "cannot be looked at", errno);
+  if (fstat(fd, &status) != 0) return store::io_error(path, "looked at", errno);
   if (status.st_size == 0) return {};
   void* mapped = mmap(nullptr, static_cast<std::size_t>(status.st_size), protection, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (mapped == MAP_FAILED) return store::io_error(path, "cannot be mapped", errno);
+  if (mapped == MAP_FAILED) return store::io_error(path, "mapped", errno);
   data_ = static_cast<std::byte*>(mapped);
   size_ = status.st_size;
   return {};
 }
 
-Result<void> MappedFile::open(const std::string& path) {
+Result<void> MappedFile::open(store::PosixFiles& files, const std::string& path) {
   close();
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return store::io_error(path, "cannot be opened", errno);
-  Result<void> mapped = map(fd, path, PROT_READ);
-  ::close(fd);
+  const Result<store::File> file = files.PosixFiles::open(path);
+  if (!file) return tl::unexpected(file.error());
+  Result<void> mapped = map(file->id, path, PROT_READ);
+  (void)files.close(*file);
   return mapped;
 }
 
 // Memory that is short shows here, not as a signal when it is written to.
-Result<void> MappedFile::create(const std::string& path, std::int64_t bytes) {
+Result<void> MappedFile::create(store::PosixFiles& files, const std::string& path, std::int64_t bytes) {
   close();
-  constexpr mode_t kMode = 0644;
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
-  if (fd < 0) return store::io_error(path, "cannot be made", errno);
-  const int failed = bytes > 0 ? posix_fallocate(fd, 0, bytes) : 0;
+  if (files.exists(path).value_or(false)) {
+    if (Result<void> removed = files.remove(path); !removed) return removed;
+  }
+  const Result<store::File> file = files.create_to_map(path);
+  if (!file) return tl::unexpected(file.error());
+  const int failed = bytes > 0 ? posix_fallocate(file->id, 0, bytes) : 0;
   Result<void> mapped =
-      failed != 0 ? store::io_error(path, "cannot be written", failed) : map(fd, path, PROT_READ | PROT_WRITE);
-  ::close(fd);
+      failed != 0 ? store::io_error(path, "written", failed) : map(file->id, path, PROT_READ | PROT_WRITE);
+  (void)files.close(*file);
+  if (!mapped) (void)files.remove(path);
   return mapped;
 }
 
@@ -139,13 +158,12 @@ Replicas::Replicas(const PeerSettings& settings, std::vector<std::int64_t> hosts
       group_(std::move(group)),
       rank_(comm::rank_of(*group_)),
       partners_(partners_of(rank_, hosts_)),
-      folder_(rank_folder(settings, rank_)) {}
+      folder_(rank_folder(settings, rank_)),
+      files_(settings.root) {}
 
 Result<std::string> Replicas::enter(const std::string& name) {
   std::string folder = folder_ + "/" + name;
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed) return store::io_error(folder, "cannot be made", failed.value());
+  if (Result<void> made = make_path(files_, folder); !made) return tl::unexpected(made.error());
   return folder;
 }
 
@@ -156,13 +174,14 @@ Result<void> Replicas::prepare(const std::string& name, bool has_shard) {
   sent_ = received_ = 0;
   replica_path_ = fmt::format("{}/{}", folder, store::shard_file(partners_.kept));
   if (has_shard) {
-    if (Result<void> opened = own_.open(fmt::format("{}/{}", folder, store::shard_file(rank_))); !opened) return opened;
+    if (Result<void> opened = own_.open(files_, fmt::format("{}/{}", folder, store::shard_file(rank_))); !opened)
+      return opened;
   }
   return kept_bytes_ > 0 ? make_replica() : Result<void>();
 }
 
 Result<void> Replicas::make_replica() {
-  return replica_.create(replica_path_ + std::string(store::kPartial), kept_bytes_);
+  return replica_.create(files_, replica_path_ + std::string(store::kPartial), kept_bytes_);
 }
 
 Result<Result<void>> Replicas::begin() {
@@ -220,30 +239,41 @@ Result<void> Replicas::commit(const std::string& name, const std::string& manife
 }
 
 Result<void> Replicas::prune(std::int64_t newest) {
-  std::vector<std::string> names = names_in(folder_);
+  std::vector<std::string> names = names_in(files_, folder_);
   std::reverse(names.begin(), names.end());
   int kept = 0;
   for (const std::string& name : names) {
     const std::int64_t number = store::checkpoint_number(name);
     if (number < 0) continue;
     const std::string folder = folder_ + "/" + name;
-    if (number <= newest && kept < std::max(settings_.keep, 1) && has_manifest(folder)) {
+    const bool committed = has_manifest(files_, folder);
+    if (newest == 0 && committed) continue;
+    if (number <= newest && kept < std::max(settings_.keep, 1) && committed) {
       ++kept;
       continue;
     }
-    std::error_code failed;
-    fs::remove(fmt::format("{}/{}", folder, store::kManifestFile), failed);  // first, so that half of it is none
-    if (!failed) fs::remove_all(folder, failed);
-    if (failed) return store::io_error(folder, "cannot be removed", failed.value());
+    // The manifest first, so that half of it is none.
+    Result<void> removed =
+        committed ? files_.remove(fmt::format("{}/{}", folder, store::kManifestFile)) : Result<void>();
+    if (removed) removed = remove_tree(files_, folder);
+    if (!removed) return removed;
   }
+  if (newest == 0) return {};
   if (std::find(hosts_.begin(), hosts_.end(), hosts_[static_cast<std::size_t>(rank_)]) != hosts_.begin() + rank_)
     return {};
-  for (const std::string& name : names_in(settings_.host_folder())) {
-    std::error_code failed;
-    if (!is_of_this_host(name)) fs::remove_all(settings_.host_folder() + "/" + name, failed);
-    if (failed) return store::io_error(name, "cannot be removed", failed.value());
+  for (const std::string& name : names_in(files_, settings_.host_folder())) {
+    if (is_of_this_host(name) || !name.starts_with(kRankFolder)) continue;
+    if (Result<void> removed = remove_tree(files_, settings_.host_folder() + "/" + name); !removed) return removed;
   }
   return {};
+}
+
+void Replicas::drop(const std::string& name) {
+  own_.close();
+  replica_.close();
+  const std::string folder = folder_ + "/" + name;
+  (void)files_.remove(fmt::format("{}/{}", folder, store::kManifestFile));
+  (void)remove_tree(files_, folder);  // if not now, with the next save
 }
 
 bool Replicas::is_of_this_host(const std::string& rank_name) const {
@@ -259,9 +289,17 @@ bool Replicas::is_of_this_host(const std::string& rank_name) const {
 void Replicas::remove_all() {
   own_.close();
   replica_.close();
-  std::error_code ignored;
-  fs::remove_all(settings_.host_folder(), ignored);
-  fs::remove(settings_.root, ignored);  // when it is empty
+  (void)remove_tree(files_, settings_.host_folder());
+  (void)files_.remove(settings_.root);  // when it is empty
+}
+
+Result<void> make_path(store::Files& files, const std::string& path) {
+  const Result<bool> there = files.exists(path);
+  if (!there) return tl::unexpected(there.error());
+  if (*there) return {};
+  if (Result<void> above = make_path(files, folder_of(path)); !above) return above;
+  Result<void> made = files.make_folder(path);
+  return made || !files.exists(path).value_or(false) ? made : Result<void>();  // another rank was faster
 }
 
 Result<std::unique_ptr<Replicas>> make_replicas(comm::Communicator& world, const PeerSettings& settings) {

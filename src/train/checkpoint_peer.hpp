@@ -9,7 +9,7 @@
 //
 // Memory is a folder of the host, ROOT/HOST/rank-00003/checkpoint-000012, which outlives the ranks: what rank 3 wrote,
 // what it keeps for another, and the manifest of all. Whoever finds one manifest knows which shards there must be.
-// Nothing here is durable, so nothing is synced.
+// Nothing here is durable, so nothing is synced. Symbolic links below ROOT are not followed (store/posix_place.hpp).
 #pragma once
 
 #include <cstddef>
@@ -45,8 +45,10 @@ Partners partners_of(int rank, const std::vector<std::int64_t>& hosts);
 // Files of a host as if its ranks had one folder: HOST/checkpoint-000012/FILE is that of the first rank that has it.
 class HostFiles final : public store::PosixFiles {
  public:
-  explicit HostFiles(std::string host_folder) : host_folder_(std::move(host_folder)) {}
+  explicit HostFiles(const std::string& host_folder);
   Result<store::File> open(const std::string& path) override;
+  // Of one file, whichever rank's it is; -1: it cannot be read.
+  std::int64_t bytes_of(const std::string& path);
   // "": no rank has it.
   std::string find(const std::string& checkpoint, const std::string& file);
   // Numbers of those with a manifest, the newest first; none: nothing is there.
@@ -63,8 +65,9 @@ class MappedFile {
   ~MappedFile() { close(); }
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
-  Result<void> open(const std::string& path);                        // to be read
-  Result<void> create(const std::string& path, std::int64_t bytes);  // all of its memory is taken at once
+  Result<void> open(store::PosixFiles& files, const std::string& path);  // to be read
+  // All of its memory is taken at once. What had the name goes.
+  Result<void> create(store::PosixFiles& files, const std::string& path, std::int64_t bytes);
   void close();
   std::byte* data() const { return data_; }
   std::int64_t size() const { return size_; }
@@ -98,8 +101,10 @@ class Replicas {
 
   Result<void> commit(const std::string& name, const std::string& manifest);
   // REQUIRES: all ranks have committed the one with this number. It stays, with so many before it as are kept;
-  // what an earlier run left here for ranks that are no more goes.
+  // what an earlier run left here for ranks that are no more goes. 0: only what was never committed goes.
   Result<void> prune(std::int64_t newest);
+  // Of this rank, whatever there is of one that was given up.
+  void drop(const std::string& name);
   // Of all ranks on this host.
   void remove_all();
 
@@ -124,6 +129,9 @@ class Replicas {
   comm::Handle sending_;
   comm::Handle receiving_;
 };
+
+// A folder with those above it, unless they are there.
+Result<void> make_path(store::Files& files, const std::string& path);
 
 // ROOT/HOST/rank-00003.
 std::string rank_folder(const PeerSettings& settings, int rank);

@@ -67,7 +67,7 @@ SaveReport save_on(const Folder& folder, const Hosts& hosts, int saves, bool at_
     Result<Opened> opened = open_tiers(world, settings);
     if (!opened) return tl::unexpected(opened.error());
     if (opened->refused) return tl::unexpected(*opened->refused);
-    Saver saver(world, settings, {held}, opened->number, std::move(opened->replicas));
+    Saver saver(world, settings, {held}, std::move(*opened));
     for (int save = 1; save <= saves; ++save) {
       const std::vector<float> now = values_of(rank, save);
       std::copy(now.begin(), now.end(), live.begin());

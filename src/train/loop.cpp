@@ -206,6 +206,9 @@ Result<void> save_end(Run<T>& run) {
   if (run.position.step == run.result.first_step) return {};
   const bool has_end = run.begun_step == run.position.step && run.saver->report().newest_step == run.begun_step;
   if (!has_end || !run.saver->is_on_tiers()) begin_save(run, true);
+  if (Result<void> heeded = heed(run, run.saver->finish(true)); !heeded) return heeded;
+  if (run.saver->report().newest_step == run.position.step) return {};
+  begin_save(run, true);  // what failed may be over, and there is no later one
   return heed(run, run.saver->finish(true));
 }
 
@@ -317,8 +320,7 @@ Result<void> make_saver(Run<T>& run) {
   Result<Opened> opened = open_tiers(run.rank.world, settings);
   if (!opened) return tl::unexpected(opened.error());
   if (opened->refused) return refuse(run, *opened->refused);
-  run.saver = std::make_unique<Saver>(run.rank.world, settings, regions_held(run.rank), opened->number,
-                                      std::move(opened->replicas));
+  run.saver = std::make_unique<Saver>(run.rank.world, settings, regions_held(run.rank), std::move(*opened));
   run.rank.before_update = [saver = run.saver.get()] { saver->before_update(); };
   return {};
 }
