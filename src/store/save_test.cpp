@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "store/checkpoints.hpp"
+#include "store/faulty_files.hpp"
 #include "store/posix_files.hpp"
 #include "store/safetensors.hpp"
 #include "store/simulated_files.hpp"
@@ -172,6 +173,69 @@ TEST(StoreCheckpoints, ADamagedOneIsNotCountedAsKept) {
   files.contents("/s/checkpoint-000003/manifest.json")->pop_back();
   EXPECT_EQ(prune_checkpoints(files, "/s", 1).value(), 1);
   EXPECT_EQ(newest_whole(files, "/s")->manifest.state.step, 2);
+}
+
+TEST(StoreCheckpoints, ADamagedOneIsSetAsideAndNotRemoved) {
+  SimulatedFiles files;
+  for (int step = 1; step <= 4; ++step) ASSERT_TRUE(save_step(files, "/s", step, {}));
+  files.contents("/s/checkpoint-000001/manifest.json")->pop_back();
+  ASSERT_TRUE(files.remove("/s/checkpoint-000002/shard-00000.safetensors"));
+  const PrunePlan done = prune_checkpoints(files, "/s", PruneRule{.keep = 1}).value();
+  EXPECT_EQ(done.set_aside, (std::vector<std::string>{"checkpoint-000002", "checkpoint-000001"}));
+  EXPECT_EQ(done.removed, std::vector<std::string>{"checkpoint-000003"});
+  EXPECT_EQ(*list_set_aside(files, "/s"), (std::vector<std::string>{"damaged-000001", "damaged-000002"}));
+  EXPECT_TRUE(files.exists("/s/damaged-000001/shard-00000.safetensors").value()) << "with all that is in it";
+  EXPECT_TRUE(remove_set_aside(files, "/s", "damaged-000001"));
+  EXPECT_EQ(*list_set_aside(files, "/s"), (std::vector<std::string>{"damaged-000002"}));
+}
+
+TEST(StoreCheckpoints, WhatCannotBeReadJustNowIsNotTakenForDamaged) {
+  SimulatedFiles below;
+  for (int step = 1; step <= 3; ++step) ASSERT_TRUE(save_step(below, "/s", step, {}));
+  FaultyFiles files(below);
+  files.only("checkpoint-000001/");
+  for (int at = 1; at <= 6; ++at) {
+    files.fail({.at = at, .code = EIO, .lasting = true});
+    EXPECT_EQ(prune_checkpoints(files, "/s", PruneRule{.keep = 2})->set_aside, std::vector<std::string>{}) << at;
+    ASSERT_TRUE(below.exists("/s/checkpoint-000001").value()) << at;
+    if (!below.exists("/s/checkpoint-000001/manifest.json").value()) break;
+  }
+}
+
+TEST(StoreCheckpoints, NumbersOfThoseThatWereSetAsideAreNotUsedAgain) {
+  SimulatedFiles files;
+  ASSERT_TRUE(files.make_folder("/s"));
+  ASSERT_TRUE(files.make_folder("/s/damaged-000007"));
+  EXPECT_EQ(save_step(files, "/s", 1, {}).value(), "checkpoint-000008");
+}
+
+// The manifest of a format to come.
+void make_newer(SimulatedFiles& files, const std::string& name) {
+  const std::string text = R"({"twinpod_checkpoint":3,"sum":"00","tensors":{}})";
+  Bytes* manifest = files.contents("/s/" + name + "/manifest.json");
+  manifest->assign(bytes_of(text).begin(), bytes_of(text).end());
+}
+
+TEST(StoreCheckpoints, AStoreWithANewerFormatIsNotPruned) {
+  SimulatedFiles files;
+  for (int step = 1; step <= 4; ++step) ASSERT_TRUE(save_step(files, "/s", step, {}));
+  make_newer(files, "checkpoint-000001");
+  const Result<int> pruned = prune_checkpoints(files, "/s", 1);
+  ASSERT_FALSE(pruned);
+  EXPECT_EQ(pruned.error().message,
+            "/s/checkpoint-000001 is of version 3 of the format, but this twinpod knows version 1");
+  EXPECT_EQ(list_checkpoints(files, "/s")->size(), 4U);
+  EXPECT_TRUE(list_set_aside(files, "/s")->empty());
+}
+
+TEST(StoreCheckpoints, AFlippedBitOfTheVersionIsDamage) {
+  SimulatedFiles files;
+  ASSERT_TRUE(save_step(files, "/s", 1, {}));
+  Bytes& manifest = *files.contents("/s/checkpoint-000001/manifest.json");
+  manifest[std::string_view(R"({"twinpod_checkpoint":)").size()] = std::byte{'3'};
+  const CheckpointInfo info = list_checkpoints(files, "/s")->front();
+  EXPECT_EQ(info.other_version, 0);
+  EXPECT_TRUE(info.damaged);
 }
 
 TEST(StoreCheckpoints, AnOlderOneIsTakenWhenTheNewestIsDamaged) {

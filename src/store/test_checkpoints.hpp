@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "store/checkpoints.hpp"
 #include "store/load.hpp"
 #include "store/save.hpp"
 
@@ -99,9 +100,9 @@ inline std::vector<HeldRegion> held_regions(const std::vector<TestRegion>& regio
   return held;
 }
 
-// Everything that a save does, of all ranks; returns the checkpoint's name.
-inline Result<std::string> save_step(Files& files, const std::string& root, std::int64_t step,
-                                     const TestLayout& layout) {
+// What the ranks of a layout write, and their manifest.
+inline Result<void> save_as(Files& files, const std::string& root, const std::string& name, std::int64_t step,
+                            const TestLayout& layout) {
   std::vector<std::vector<TestRegion>> regions;
   std::vector<std::vector<HeldRegion>> held;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
@@ -111,15 +112,13 @@ inline Result<std::string> save_step(Files& files, const std::string& root, std:
     }
     held.push_back(held_regions(regions.back()));
   }
-  Result<std::string> name = begin_checkpoint(files, root);
-  if (!name) return name;
   const std::vector<std::vector<std::size_t>> chosen = regions_to_write(held);
   std::vector<Manifest> parts;
   for (std::size_t rank = 0; rank < held.size(); ++rank) {
     std::vector<HeldRegion> own;
     for (const std::size_t place : chosen[rank]) own.push_back(held[rank][place]);
     const Result<Manifest> part =
-        write_shard(files, root + "/" + *name, shard_file(static_cast<int>(rank)), own, kTestExtentBytes);
+        write_shard(files, root + "/" + name, shard_file(static_cast<int>(rank)), own, kTestExtentBytes);
     if (!part) return tl::unexpected(part.error());
     parts.push_back(*part);
   }
@@ -127,9 +126,18 @@ inline Result<std::string> save_step(Files& files, const std::string& root, std:
   if (!all) return tl::unexpected(all.error());
   all->state.step = step;
   all->state.samples = step * 8;
-  const Result<void> committed = commit_checkpoint(files, root, *name, std::move(*all));
-  if (!committed) return tl::unexpected(committed.error());
-  return name;
+  return commit_checkpoint(files, root, name, std::move(*all));
+}
+
+// Everything that a save does, of all ranks; returns the checkpoint's name.
+inline Result<std::string> save_step(Files& files, const std::string& root, std::int64_t step,
+                                     const TestLayout& layout) {
+  Result<std::string> name = begin_checkpoint(files, root);
+  if (!name) return name;
+  const Result<void> saved = save_as(files, root, *name, step, layout);
+  if (saved) return name;
+  (void)drop_unfinished(files, root, *name);
+  return tl::unexpected(saved.error());
 }
 
 // Loads what the ranks of the layout hold and compares each element; "" when all are right.

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <set>
 
 #include "core/half.hpp"
 #include "data/test_tokens.hpp"
 #include "store/checkpoints.hpp"
+#include "store/faulty_files.hpp"
 #include "store/load.hpp"
+#include "store/memory_files.hpp"
 #include "store/simulated_files.hpp"
 #include "train/checkpoint_rank.hpp"
 #include "train/checkpoint_regions.hpp"
@@ -78,6 +81,8 @@ struct Asked {
   int stop_behind = -1;  // step
   store::OnError on_error = store::OnError::go_on;
   bool resumes = false;
+  store::Files* slower = nullptr;                  // a second tier
+  std::function<void(int step)> behind_step = {};  // on rank 0
 };
 
 // Runs a job on ranks that are threads; rank 0's result.
@@ -102,10 +107,15 @@ LoopResult run(spec::Job job, const data::TokenData& data, store::Files* files, 
     settings.steps = asked.steps;
     settings.deterministic = true;
     settings.asked_to_stop = [&] { return asked.stop_behind >= 0 && steps_done >= asked.stop_behind; };
-    settings.note = [&](const StepNote& note) { steps_done = note.step + 1; };
+    settings.note = [&](const StepNote& note) {
+      steps_done = note.step + 1;
+      if (asked.behind_step) asked.behind_step(note.step + 1);
+    };
     if (files != nullptr) {
       const store::Tier tier{.name = "store", .files = files, .root = "/runs/a", .on_error = asked.on_error};
       if (asked.every > 0) settings.checkpoints.tiers = {tier};
+      if (asked.slower != nullptr)
+        settings.checkpoints.tiers.push_back({.name = "slower", .files = asked.slower, .root = "/runs/a"});
       if (asked.resumes) settings.checkpoints.resume_from = {tier};
       settings.checkpoints.every = asked.every;
       settings.checkpoints.values = facts_of(job, *samples);
@@ -309,6 +319,120 @@ TEST(Checkpoint, AnErrorOfTheStoreIsSaidAndTheOlderOneStays) {
   for (std::int64_t at = 2; at < operations; ++at) {
     for (const store::OnError on_error : {store::OnError::go_on, store::OnError::stop})
       expect_survives(on_error, {.at = at, .code = at % 2 == 0 ? EIO : ENOSPC, .lasting = at % 3 == 0}, data);
+  }
+}
+
+// Whole checkpoints and nothing else, the newest of the step.
+void expect_newest(store::Files& files, int step) {
+  const Result<store::WholeCheckpoint> found = store::newest_whole(files, "/runs/a");
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_EQ(found->manifest.state.step, step);
+  EXPECT_TRUE(found->passed_over.empty()) << found->passed_over.front();
+}
+
+// Saves go on while it is full, and again when it is not: those in between are lost, and no other.
+TEST(Checkpoint, AFullDiskIsOverWhenThereIsRoomAgain) {
+  const data::TokenData data = stream();
+  store::SimulatedFiles below;
+  ASSERT_TRUE(below.make_folder("/runs"));
+  store::FaultyFiles files(below);
+  const auto filler = [&](int step) {
+    if (step == 10) files.fail({.at = 1, .code = ENOSPC, .lasting = true});
+    if (step == 30) files.fail({});
+  };
+  const LoopResult result =
+      run<float>(job_of(kCases[1]), data, &files, {.steps = 60, .every = 1, .behind_step = filler});
+  EXPECT_GE(result.saves.failed, 1);
+  EXPECT_EQ(result.saves.newest_step, 60);
+  EXPECT_FALSE(result.saves.lacks_newest);
+  expect_newest(below, 60);
+}
+
+TEST(Checkpoint, AFaultOfEachOperationOfTheLastSaveCostsNothing) {
+  const data::TokenData data = stream();
+  store::SimulatedFiles undisturbed;
+  const Asked asked = {.steps = 2, .every = 100};
+  (void)run<float>(job_of(kCases[0]), data, &undisturbed, asked);
+  for (std::int64_t at = 12; at < undisturbed.operations(); ++at) {
+    store::SimulatedFiles files;
+    files.fail({.at = at, .code = at % 2 == 0 ? EIO : ENOSPC});
+    const LoopResult result = run<float>(job_of(kCases[0]), data, &files, asked);
+    if (result.refused) continue;  // the fault befell the store before the first step
+    EXPECT_EQ(result.saves.newest_step, 2) << at;
+    EXPECT_FALSE(result.saves.lacks_newest) << at;
+    const Result<store::WholeCheckpoint> found = store::newest_whole(files, "/runs/a");
+    ASSERT_TRUE(found) << at;
+    EXPECT_EQ(found->manifest.state.step, 2) << at;
+  }
+}
+
+TEST(Checkpoint, AStateThatCouldNotBeSavedIsSaid) {
+  const data::TokenData data = stream();
+  store::SimulatedFiles below;
+  store::FaultyFiles files(below);
+  const auto filler = [&](int step) {
+    if (step == 2) files.fail({.at = 1, .code = ENOSPC, .lasting = true});
+  };
+  const LoopResult result =
+      run<float>(job_of(kCases[1]), data, &files, {.steps = 4, .every = 1, .behind_step = filler});
+  EXPECT_TRUE(result.saves.lacks_newest);
+  EXPECT_LT(result.saves.newest_step, 4);
+  EXPECT_EQ(result.steps.size(), 4U);
+}
+
+TEST(Checkpoint, AFirstTierThatIsFullLeavesTheSavesToTheNext) {
+  const data::TokenData data = stream();
+  store::MemoryFiles full(2000);
+  store::SimulatedFiles slower;
+  ASSERT_TRUE(full.make_folder("/runs"));
+  const LoopResult result = run<float>(job_of(kCases[1]), data, &full, {.steps = 6, .every = 2, .slower = &slower});
+  EXPECT_EQ(result.saves.failed, 0) << result.saves.errors.back();
+  EXPECT_GE(result.saves.saved, 1);
+  EXPECT_EQ(result.saves.newest_step, 6);
+  EXPECT_FALSE(result.saves.lacks_newest);
+  ASSERT_FALSE(result.saves.errors.empty());
+  EXPECT_NE(result.saves.errors.front().find("on tier store: "), std::string::npos) << result.saves.errors.front();
+  EXPECT_NE(result.saves.errors.front().find("it goes to tier slower"), std::string::npos);
+  expect_newest(slower, 6);
+}
+
+TEST(Checkpoint, ASlowestTierThatLacksTheNewestIsSaid) {
+  const data::TokenData data = stream();
+  store::MemoryFiles fast;
+  store::MemoryFiles full(2000);
+  ASSERT_TRUE(full.make_folder("/runs"));
+  const LoopResult result = run<float>(job_of(kCases[1]), data, &fast, {.steps = 4, .every = 2, .slower = &full});
+  EXPECT_EQ(result.saves.newest_step, 4);
+  EXPECT_TRUE(result.saves.lacks_newest);
+  expect_newest(fast, 4);
+}
+
+// Of two tiers the first fails from one operation to the end of that save: the run ends with its state on both.
+TEST(Checkpoint, AFaultOfEachOperationOfTheFirstTierLeavesTheStateOnTheSlowest) {
+  const data::TokenData data = stream();
+  const auto run_with = [&](const store::IoFault& fault, store::SimulatedFiles& slower) {
+    store::SimulatedFiles below;
+    (void)below.make_folder("/runs");
+    store::FaultyFiles files(below);
+    std::int64_t operations = 0;
+    const auto behind = [&](int step) {
+      if (step == 2) files.fail({fault.at > 0 ? files.operations() + fault.at : 0, fault.code, fault.lasting});
+      if (step == 2) operations = files.operations();
+    };
+    const LoopResult result = run<float>(job_of(kCases[0]), data, &files,
+                                         {.steps = 3, .every = 100, .slower = &slower, .behind_step = behind});
+    EXPECT_FALSE(result.refused);
+    EXPECT_FALSE(result.saves.lacks_newest) << fault.at;
+    return files.operations() - operations;
+  };
+  store::SimulatedFiles undisturbed;
+  const std::int64_t operations = run_with({}, undisturbed);
+  EXPECT_GT(operations, 10);
+  for (std::int64_t at = 1; at <= operations; ++at) {
+    store::SimulatedFiles slower;
+    run_with({.at = at, .code = at % 2 == 0 ? EIO : ENOSPC, .lasting = at % 3 != 0}, slower);
+    SCOPED_TRACE(at);
+    expect_newest(slower, 3);
   }
 }
 
