@@ -140,10 +140,11 @@ lose_store() {  # lose_store POLICY: the exit status
   wait "$job_process"
 }
 goes_on() {
-  lose_store continue && [[ $(value "$scratch/out.json" checkpoints_failed) -ge 1 && $(value "$scratch/out.json" checkpoints) -ge 1 ]] &&
+  lose_store continue
+  [[ $? == 1 ]] && grep -q "could not be saved to $scratch/lost-continue" "$scratch/err" && [[ $(value "$scratch/out.json" checkpoints_failed) -ge 1 && $(value "$scratch/out.json" checkpoints) -ge 1 ]] &&
     mv "$scratch/lost-continue.moved" "$scratch/found" && short --resume "$scratch/found" --steps 1 >"$scratch/out.json"
 }
-check "a store that is lost: it is said, training goes on, the older checkpoint is there" goes_on
+check "a store that is lost: it is said, training goes on and ends with 1, the older checkpoint is there" goes_on
 stops() {
   lose_store stop
   [[ $? == 1 ]] && grep -q "checkpoint of step .*lost-stop" "$scratch/err"
