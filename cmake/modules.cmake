@@ -17,7 +17,7 @@ set(TWINPOD_MODULES core spec kernel data layout cluster model collective progra
 set(TWINPOD_GUARDED_HEADERS "yaml.h=PkgConfig::yaml" "Eigen/=Eigen3::Eigen" "nlohmann/=nlohmann_json::nlohmann_json"
     "pugixml.hpp=pugixml::pugixml" "et_def.pb.h=chakra_schema" "google/protobuf/=chakra_schema"
     "mpi.h=MPI::MPI_CXX" "oneapi/dnnl/=oneDNN" "hwloc.h=PkgConfig::hwloc" "xxhash.h=xxhash"
-    "curl/=CURL::libcurl" "openssl/=OpenSSL::Crypto" "liburing.h=PkgConfig::uring" "zmq.h=PkgConfig::zmq")
+    "curl/=CURL::libcurl" "openssl/=OpenSSL::Crypto" "liburing.h=PkgConfig::uring")
 
 # Headers of others that nearly every file includes, compiled once for all libraries with the same options: a build takes
 # a third less time. Not json.hpp: gcc would instantiate what it declares in every file, half a second each time.

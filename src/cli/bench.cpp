@@ -55,6 +55,7 @@ constexpr std::array kFlagsOfBench = {
         "rounds", "N",
         "store: measure so often, in turn with fio; the best counts (default 5). ps: in turn with messages (default 3)",
         ""},
+    Flag{"tcp", "PORT", "ps: over TCP on 127.0.0.1, from this port on, instead of shared memory", ""},
 };
 
 // The name of a flag's value in a table.

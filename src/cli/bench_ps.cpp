@@ -53,6 +53,16 @@ Result<std::vector<std::int64_t>> value_sizes(const Arguments& arguments) {
   return std::vector<std::int64_t>{static_cast<std::int64_t>(*bytes)};
 }
 
+// 0: through shared memory.
+Result<int> tcp_port_of(const Arguments& arguments) {
+  constexpr int kMost = 65000;
+  const Result<int> port = whole_number(arguments, "tcp", 1024, 0);
+  if (port && *port > kMost) {
+    return input_error(fmt::format("--tcp {}", *port), "up to 65000: each process has the next port");
+  }
+  return port;
+}
+
 // Each size in one shard, and in many.
 Result<std::vector<Row>> rows_of(const Arguments& arguments) {
   const Result<std::vector<std::int64_t>> sizes = value_sizes(arguments);
@@ -61,6 +71,9 @@ Result<std::vector<Row>> rows_of(const Arguments& arguments) {
   const Result<int> rounds = whole_number(arguments, "rounds", 1, request.rounds);
   if (!rounds) return tl::unexpected(rounds.error());
   request.rounds = *rounds;
+  const Result<int> port = tcp_port_of(arguments);
+  if (!port) return tl::unexpected(port.error());
+  request.tcp_port = *port;
   std::vector<Row> rows;
   for (const auto& [name, optimizer] : kServerNames) {
     request.optimizer = optimizer;
@@ -85,8 +98,9 @@ Result<Found> measure(std::vector<Row> rows) {
     progress.advance();
   }
   found.rows = std::move(rows);
+  constexpr int kTries = 30;
   for (const std::int64_t shards : {1, 64}) {
-    const Result<double> rate = ps::measure_updates(shards);
+    const Result<double> rate = ps::measure_updates(shards, kTries, found.rows.front().request.tcp_port);
     if (!rate) return tl::unexpected(rate.error());
     found.updates.push_back({shards, *rate});
     progress.advance();

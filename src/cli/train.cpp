@@ -41,6 +41,7 @@ constexpr std::array kOwnFlags = {
     Flag{"hosts", "LIST", "with servers: addresses of hosts that train together; run the same on each, with", ""},
     Flag{"host", "N", "which of them this is, from 0 (the controller) on", ""},
     Flag{"port", "N", "the first that they use, one for each process (default 7700)", ""},
+    Flag{"key", "FILE", "secret by which their processes know each other; host 0 makes it, others get a copy", ""},
     Flag{"fault", "LIST", "with servers: kill:server:1@20 or kill:worker:0@20 (behind step 20), random:6 (six of all)",
          ""},
     Flag{"timeout", "TIME", "how long a rank waits for another (default 60 s)", ""},

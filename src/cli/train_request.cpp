@@ -76,12 +76,26 @@ Result<int> ranks_of(const Arguments& arguments, const std::optional<SavedJob>& 
   return copies * job->layout.tp * job->layout.pp;
 }
 
+// Host 0 makes it; the others wait a little, as with a folder that all of them see.
+Result<void> read_key(const Arguments& arguments, TrainRequest& request) {
+  constexpr double kWaitSeconds = 5;
+  const std::string path = arguments.value_or("key", "");
+  if (path.empty()) {
+    return input_error("--hosts without --key: anyone who reaches the ports could take part in the job",
+                       "--key job.key: host 0 makes it, the others need a copy (scp -p job.key 10.0.0.2:)");
+  }
+  const Result<ps::JobKey> key = request.host == 0 ? ps::make_key_file(path) : ps::read_key_file(path, kWaitSeconds);
+  if (!key) return tl::unexpected(key.error());
+  request.key = *key;
+  return {};
+}
+
 // Addresses with commas between them.
 Result<void> read_hosts(const Arguments& arguments, TrainRequest& request) {
   constexpr int kPort = 7700;
   std::istringstream list(arguments.value_or("hosts", ""));
   for (std::string host; std::getline(list, host, ',');) request.hosts.push_back(host);
-  for (const std::string_view flag : {"host", "port"}) {
+  for (const std::string_view flag : {"host", "port", "key"}) {
     if (request.hosts.empty() && arguments.has(flag)) {
       return input_error(fmt::format("--{} without --hosts", flag), "--hosts 10.0.0.1,10.0.0.2 --host 1");
     }
@@ -102,14 +116,14 @@ Result<void> read_hosts(const Arguments& arguments, TrainRequest& request) {
                        fmt::format("--workers {} or more: one on each host", hosts));
   }
   if (*port > 65000) return input_error(fmt::format("--port {}", *port), "up to 65000: each process has the next one");
-  return {};
+  return read_key(arguments, request);
 }
 
 // With a parameter server, and nothing beside that it does not go with.
 Result<void> read_served(const Arguments& arguments, TrainRequest& request) {
   const bool faults = arguments.has("fault");
   if (!wants_servers(arguments)) {
-    for (const std::string_view flag : {"hosts", "host", "port"}) {
+    for (const std::string_view flag : {"hosts", "host", "port", "key"}) {
       if (arguments.has(flag))
         return input_error(fmt::format("--{} without --servers", flag), "--servers 2 --workers 4, or mpirun");
     }

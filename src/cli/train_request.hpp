@@ -17,6 +17,7 @@
 #include "data/samples.hpp"
 #include "program/program.hpp"
 #include "ps/choice.hpp"
+#include "ps/job_key.hpp"
 #include "spec/job.hpp"
 
 namespace twinpod::cli {
@@ -47,6 +48,7 @@ struct TrainRequest {
   std::vector<std::string> hosts = {};                  // of the parameter server; none: this one
   int host = 0;                                         // which of them this is
   int port = 0;
+  ps::JobKey key = {};  // by which their processes know each other
 };
 
 Result<TrainRequest> train_request(const Arguments& arguments);

@@ -105,6 +105,7 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
   settings.hosts = request.hosts;
   settings.host = request.host;
   settings.port = request.port;
+  settings.key = request.key;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
   settings.watch = killer(request.faults, settings.steps);
   if (!request.trace.empty()) settings.diary = {.entries = kTracedMessages, .clock = traced_clock(request)};
@@ -123,6 +124,8 @@ Result<std::string> train_with_servers(const TrainRequest& request, const TrainP
     view.notes.push_back(fmt::format("Host {} of {}: of the workers and servers here; the others tell of theirs.",
                                      request.host, request.hosts.size()));
   }
+  const std::string strangers = ps::text_of(run->report.strangers);
+  if (!strangers.empty()) view.notes.push_back(strangers + ".");
   return request.json ? report::served_json(view) : report::served_text(view);
 }
 

@@ -10,6 +10,7 @@
 #include "ps/diary.hpp"
 #include "ps/state.hpp"
 #include "ps/straggler.hpp"
+#include "ps/strangers.hpp"
 
 namespace twinpod::ps {
 
@@ -54,6 +55,7 @@ struct ServedReport {
   std::uint64_t updates_dropped = 0;  // by backup workers, on purpose
   int failovers = 0;
   int deaths = 0;
+  Strangers strangers = {};                   // at the ports of this host
   std::vector<double> server_busy_s = {};     // of each server that was there at the end: handling messages
   std::vector<double> server_queue_s = {};    // mean time that a message waited for it
   std::vector<double> worker_waited_s = {};   // by place

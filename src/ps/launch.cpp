@@ -79,12 +79,17 @@ int num_numbers(const LaunchOptions& options) {
 
 Result<Link> link_of(const LaunchOptions& options, const comm::Segment& segment, NodeId id) {
   if (options.hosts.empty()) return shared_link(segment, id, all_bytes(options.shards));
-  std::vector<Address> addresses;
+  TcpOptions tcp{.key = options.key, .bounds = bounds_of(options.shards, segment.ranks)};
+  tcp.launchers = num_hosts(options);
+  tcp.strangers = &desk_of(segment, id).account.strangers;
+  tcp.own_thread = id != options.host;  // the launcher forks
   for (NodeId node = 0; node < segment.ranks; ++node) {
     const std::string& host = options.hosts[static_cast<std::size_t>(node) % options.hosts.size()];
-    addresses.push_back({node, fmt::format("tcp://{}:{}", host, options.port + node)});
+    const bool is_v6 = host.find(':') != std::string::npos;  // whose colons are not the port's
+    tcp.addresses.push_back(
+        {node, fmt::format("tcp://{}{}{}:{}", is_v6 ? "[" : "", host, is_v6 ? "]" : "", options.port + node)});
   }
-  return zeromq_link(id, addresses);
+  return tcp_link(id, tcp);
 }
 
 // Of a process that cannot go on.
@@ -164,6 +169,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
     };
   }
   serve(link, server, launcher.options.client.tick_s, stop, observer);
+  if (!launcher.options.hosts.empty()) link.close(link.state);
   _exit(0);
 }
 
@@ -408,6 +414,26 @@ void end_all(Launcher& launcher) {
   for (const Process& process : launcher.processes) waitpid(process.pid, nullptr, 0);
 }
 
+// Numbers that nobody has had yet count none.
+Strangers strangers_of(const Launcher& launcher) {
+  Strangers all;
+  for (NodeId id = 0; id < launcher.segment.ranks && !launcher.options.hosts.empty(); ++id) {
+    if (id % num_hosts(launcher.options) == launcher.options.host) {
+      add(desk_of(launcher.segment, id).account.strangers, all);
+    }
+  }
+  return all;
+}
+
+// Who has another key can say nothing, and is waited for in vain.
+Error with_strangers(Error error, const Strangers& strangers) {
+  const std::string text = text_of(strangers);
+  if (text.empty()) return error;
+  if (!error.hint.empty()) error.hint += "; ";
+  error.hint += text + "; is --key the same on all hosts?";
+  return error;
+}
+
 LaunchReport report_of(const Launcher& launcher, const std::map<NodeId, int>& servers) {
   LaunchReport report{.deaths = launcher.deaths, .failovers = launcher.controller.failovers};
   for (NodeId id = num_hosts(launcher.options); id < std::min(launcher.next_id, launcher.segment.ranks); ++id) {
@@ -419,6 +445,7 @@ LaunchReport report_of(const Launcher& launcher, const std::map<NodeId, int>& se
   for (const auto& [id, place] : servers) report.servers.push_back(id);
   report.updates = launcher.options.hosts.empty() ? balance_of(launcher.ledger, launcher.controller.view, servers)
                                                   : balance_here(launcher.ledger);
+  report.strangers = strangers_of(launcher);
   if (launcher.diary == nullptr) return report;
   report.handled = entries_of(*launcher.diary);
   report.left_out = num_left_out(*launcher.diary);
@@ -486,10 +513,10 @@ Result<LaunchReport> launch(const LaunchOptions& options, const WorkerBody& body
   }
   if (!launcher.failure) close_books(launcher);
   end_all(launcher);
+  launcher.link.close(launcher.link.state);  // who was still at the port is counted
   LaunchReport report = report_of(launcher, servers);
-  launcher.link.close(launcher.link.state);
   comm::unmap_segment(*segment);
-  if (launcher.failure) return tl::unexpected(*launcher.failure);
+  if (launcher.failure) return tl::unexpected(with_strangers(*launcher.failure, report.strangers));
   return report;
 }
 

@@ -12,7 +12,8 @@
 // under a new number. When all workers are through, the servers are ended.
 //
 // Over several hosts each runs its own launcher with the same options but for `host`: the first is the controller, and
-// all processes talk over ZeroMQ. Server and worker number i are on host i modulo the hosts. A launcher sees its own
+// all processes talk over TCP, and let nobody in who
+// has not the job's key. Server and worker number i are on host i modulo the hosts. A launcher sees its own
 // processes die, and tells the controller; a host whose launcher is silent for a third of client.timeout_s is taken for
 // dead, with all on it: before those that wait for it give up. Each launcher reports on its own processes.
 #pragma once
@@ -44,6 +45,7 @@ struct LaunchOptions {
   std::vector<std::string> hosts = {};  // their addresses, the controller's first; none: all on this one
   int host = 0;                         // which of them this is
   int port = 7700;                      // process n listens on port + n
+  JobKey key = {};                      // of several hosts: the same on all
   DiarySize diary = {};                 // of what servers do; no entries: nobody looks
 };
 
@@ -67,6 +69,7 @@ struct Account {
   double waited_s = 0;
   std::array<std::uint64_t, 64> staleness = {};  // the last counts all that is more
   std::int64_t staleness_max = 0;
+  Strangers strangers = {};  // at its port
 };
 
 struct LaunchReport {
@@ -78,6 +81,7 @@ struct LaunchReport {
   std::vector<NodeId> servers = {};   // that were there at the end
   std::vector<Handled> handled = {};  // by the servers, dead ones too, if there was a diary
   std::int64_t left_out = 0;          // of it
+  Strangers strangers = {};           // at the ports of this host, of dead processes too
 };
 
 using WorkerBody = std::function<Result<std::string>(Client&)>;

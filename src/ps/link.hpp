@@ -1,5 +1,4 @@
-// How a process of the parameter server reaches the others: through shared memory on one host, over ZeroMQ between
-// hosts.
+// How a process of the parameter server reaches the others: through shared memory on one host, over TCP between hosts.
 //
 //     Link link = shared_link(segment, id);
 //     link.send(link.state, message);                    // never waits; keeps the payload until it is gone
@@ -15,7 +14,10 @@
 #include <string>
 
 #include "comm/shared.hpp"
+#include "ps/job_key.hpp"
 #include "ps/message.hpp"
+#include "ps/shards.hpp"
+#include "ps/strangers.hpp"
 
 namespace twinpod::ps {
 
@@ -43,13 +45,31 @@ Link shared_link(const comm::Segment& segment, NodeId id, std::int64_t all_bytes
 // Whether somebody but these still reads what a process lent. REQUIRES: all have forgotten the lender.
 bool is_read_by_others(const comm::Segment& segment, NodeId lender, std::span<const NodeId> but);
 
-// Between hosts. Each process listens on its own address and knows those of the others by their numbers:
-//     tcp://10.0.0.{id}:7000   or   tcp://127.0.0.1:{port}
+// Between hosts, over TCP (tcp.hpp). Each process listens on its own address and knows those of the others by their
+// numbers:
+//     tcp://10.0.0.7:7700, tcp://[fd00::7]:7700 or tcp://node7:7700
 struct Address {
   NodeId id = kNobody;
   std::string endpoint;
 };
-Result<Link> zeromq_link(NodeId id, const std::vector<Address>& addresses);
+
+// The most that a payload may have; what says that it has more is not read.
+struct PayloadBounds {
+  std::size_t values = std::size_t{1} << 30U;
+  std::size_t state = std::size_t{1} << 32U;
+  std::size_t other = std::size_t{1} << 20U;
+};
+PayloadBounds bounds_of(std::span<const Shard> shards, int nodes);
+
+struct TcpOptions {
+  std::vector<Address> addresses = {};
+  JobKey key = {};
+  PayloadBounds bounds = {};
+  int launchers = 1;               // the first numbers: each may say that a process of its host is dead
+  Strangers* strangers = nullptr;  // where they are counted; it must outlive the link
+  bool own_thread = true;          // moves messages while nobody looks; without it, processes can be forked
+};
+Result<Link> tcp_link(NodeId id, const TcpOptions& options);
 
 void send_all(const Link& link, Outbox& out);
 

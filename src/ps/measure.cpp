@@ -19,8 +19,13 @@ constexpr double kNever = 1e9;
 
 double now_s() { return static_cast<double>(comm::now_ns()) * 1e-9; }
 
-LaunchOptions options_of(std::int64_t count, std::int64_t shards, Optimizer optimizer) {
-  LaunchOptions options{.pins = true};
+LaunchOptions options_of(std::int64_t count, std::int64_t shards, Optimizer optimizer, int tcp_port) {
+  LaunchOptions options{.pins = tcp_port == 0};  // messages over TCP are moved by threads beside
+  if (tcp_port != 0) {
+    options.hosts = {"127.0.0.1"};
+    options.port = tcp_port;
+    options.key = random_key();
+  }
   options.settings = {.mode = Mode::async, .optimizer = optimizer};
   options.settings.sgd.rate = options.settings.adamw.rate = 1e-3;
   options.shards = shards_of({.counts = {count}, .most = (count + shards - 1) / shards});
@@ -141,8 +146,8 @@ Result<double> bursts(Client& client, int tries) {
 }  // namespace
 
 Result<Exchange> measure_exchange(const ExchangeRequest& request) {
-  const LaunchOptions options =
-      options_of(request.bytes / static_cast<std::int64_t>(sizeof(float)), request.shards, request.optimizer);
+  const LaunchOptions options = options_of(request.bytes / static_cast<std::int64_t>(sizeof(float)), request.shards,
+                                           request.optimizer, request.tcp_port);
   Exchange best{2 * static_cast<double>(all_bytes(options.shards)), kNever, kNever, kNever, kNever};
   for (int round = 0; round < request.rounds; ++round) {
     for (const bool copies : {false, true}) {
@@ -162,9 +167,9 @@ Result<Exchange> measure_exchange(const ExchangeRequest& request) {
   return best;
 }
 
-Result<double> measure_updates(std::int64_t shards, int tries) {
+Result<double> measure_updates(std::int64_t shards, int tries, int tcp_port) {
   constexpr std::int64_t kNumbers = 8;
-  return answer_of(options_of(kNumbers * shards, shards, Optimizer::add),
+  return answer_of(options_of(kNumbers * shards, shards, Optimizer::add, tcp_port),
                    [&](Client& client) { return bursts(client, tries); });
 }
 

@@ -20,7 +20,8 @@ struct ExchangeRequest {
   std::int64_t shards = 1;                   // that they are divided into
   Optimizer optimizer = Optimizer::replace;  // what the server does with a push; replace: it keeps it
   int rounds = 3;
-  int tries = 30;  // in a round
+  int tries = 30;    // in a round
+  int tcp_port = 0;  // from which on they talk over TCP, on 127.0.0.1; 0: through shared memory
 };
 
 struct Exchange {
@@ -37,6 +38,6 @@ struct Exchange {
 Result<Exchange> measure_exchange(const ExchangeRequest& request);
 
 // Updates of 8 numbers a second, in bursts that are acknowledged to the last.
-Result<double> measure_updates(std::int64_t shards, int tries = 30);
+Result<double> measure_updates(std::int64_t shards, int tries = 30, int tcp_port = 0);
 
 }  // namespace twinpod::ps

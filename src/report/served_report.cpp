@@ -133,6 +133,18 @@ void add_results(const ServedView& view, std::string& text) {
   text += table.text();
 }
 
+void add_strangers(const ps::Strangers& strangers, Json& json) {
+  Json from = Json::array();
+  for (const ps::Caller& caller : strangers.callers) {
+    if (caller.connections > 0)
+      from.push_back({{"address", caller.address.data()}, {"connections", caller.connections}});
+  }
+  json["strangers"] = {{"connections", strangers.connections},
+                       {"from", std::move(from)},
+                       {"messages", strangers.messages},
+                       {"impostors", strangers.impostors}};
+}
+
 }  // namespace
 
 void add_choice(const ps::Choice& choice, Json& json) {
@@ -207,6 +219,7 @@ std::string served_json(const ServedView& view) {
   json["time_to_target_s"] = run.time_to_target_s > 0 ? Json(run.time_to_target_s) : Json(nullptr);
   json["run_time_s"] = run.report.seconds;
   add_protocol(run.report, json);
+  add_strangers(run.report.strangers, json);
   json["notes"] = view.notes;
   return printed(json);
 }

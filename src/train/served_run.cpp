@@ -86,6 +86,7 @@ Result<Setting> set_the_stage(const spec::Job& job, const data::Samples& samples
   options.hosts = settings.hosts;
   options.host = settings.host;
   options.port = settings.port;
+  options.key = settings.key;
   options.diary = settings.diary;
   const int every = job.training.recipe.evaluate_every;
   const std::int64_t last_mark = every > 0 ? settings.steps / every + 1 : 0;
@@ -262,6 +263,7 @@ void add_accounts(const ps::LaunchReport& launched, ps::ServedReport& report) {
   report.updates_twice = launched.updates.twice;
   report.failovers = launched.failovers;
   report.deaths = launched.deaths;
+  report.strangers = launched.strangers;
   for (const auto& [id, account] : launched.accounts) {
     report.pushed_bytes += account.pushed_bytes;
     report.pulled_bytes += account.pulled_bytes;

@@ -46,6 +46,7 @@ struct ServedSettings {
   std::vector<std::string> hosts = {};
   int host = 0;
   int port = 7700;
+  ps::JobKey key = {};  // by which they know each other
   ServedWatch watch = {};
   // For a trace: the report has what servers did with so many messages at most, of all clocks or of one.
   ps::DiarySize diary = {};

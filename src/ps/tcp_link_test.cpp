@@ -31,10 +31,10 @@ std::vector<Address> local_addresses(int nodes) {
   return addresses;
 }
 
-TEST(PsZeroMq, CarriesMessagesWithTheirPayloads) {
+TEST(PsTcp, CarriesMessagesWithTheirPayloads) {
   const std::vector<Address> addresses = local_addresses(2);
-  const Result<Link> a = zeromq_link(0, addresses);
-  const Result<Link> b = zeromq_link(1, addresses);
+  const Result<Link> a = tcp_link(0, addresses);
+  const Result<Link> b = tcp_link(1, addresses);
   ASSERT_TRUE(a && b);
   for (const std::size_t count : {0U, 3U, 1000000U}) {
     Message message{.kind = Kind::push, .from = 0, .to = 1, .sequence = count};
@@ -50,19 +50,19 @@ TEST(PsZeroMq, CarriesMessagesWithTheirPayloads) {
   b->close(b->state);
 }
 
-TEST(PsZeroMq, SaysWhatItCannotListenOn) {
+TEST(PsTcp, SaysWhatItCannotListenOn) {
   const std::vector<Address> addresses = local_addresses(1);
-  const Result<Link> first = zeromq_link(0, addresses);
+  const Result<Link> first = tcp_link(0, addresses);
   ASSERT_TRUE(first);
-  const Result<Link> second = zeromq_link(0, addresses);
+  const Result<Link> second = tcp_link(0, addresses);
   ASSERT_FALSE(second);
   EXPECT_NE(second.error().message.find(addresses[0].endpoint), std::string::npos);
-  EXPECT_FALSE(zeromq_link(7, addresses));
+  EXPECT_FALSE(tcp_link(7, addresses));
   first->close(first->state);
 }
 
 // A controller, two servers and two workers, each with its own sockets. One server falls silent, and is missed.
-TEST(PsZeroMq, TrainsOverTcpAndMissesWhoFallsSilent) {
+TEST(PsTcp, TrainsOverTcpAndMissesWhoFallsSilent) {
   constexpr int kNodes = 5;
   const std::vector<Address> addresses = local_addresses(kNodes);
   const std::vector<Shard> shards = shards_of({.counts = {20000}, .most = 5000});
@@ -70,7 +70,7 @@ TEST(PsZeroMq, TrainsOverTcpAndMissesWhoFallsSilent) {
   std::atomic<bool> over = false;
   std::atomic<bool> silent = false;
   const auto control = [&] {
-    const Link link = *zeromq_link(kController, addresses);
+    const Link link = *tcp_link(kController, addresses);
     Controller controller{.settings = {.copies = 2, .servers = 2, .workers = 2, .silent_ticks = 40}, .shards = shards};
     Outbox out;
     Message message;
@@ -88,14 +88,14 @@ TEST(PsZeroMq, TrainsOverTcpAndMissesWhoFallsSilent) {
     link.close(link.state);
   };
   const auto be_server = [&](NodeId id) {
-    const Link link = *zeromq_link(id, addresses);
+    const Link link = *tcp_link(id, addresses);
     Server server{.id = id, .settings = settings, .shards = shards};
     serve(link, server, 0.01, [&](const Server&) { return over || (silent && id == 1); });
     link.close(link.state);
   };
   std::array<float, 2> last{};
   const auto work = [&](NodeId id) {
-    Client client = make_client(*zeromq_link(id, addresses), id, shards, {.tick_s = 0.01});
+    Client client = make_client(*tcp_link(id, addresses), id, shards, {.tick_s = 0.01});
     ASSERT_TRUE(join(client, [&](ShardId) { return payload_of(std::vector<float>(5000)); }));
     while (client.worker.clock < 40) {
       const auto values = pull_all(client);
