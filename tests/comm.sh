@@ -110,7 +110,7 @@ check "refused: too many ranks" refuses 2 "expected 1 to 256" bench comm --ranks
 check "refused: an unknown algorithm" refuses 2 "--algorithm rink" bench comm --algorithm rink
 check "refused: an unknown peer" refuses 2 "expected openmpi, gloo or memory" bench comm --against nccl
 check "refused: nothing to bench" refuses 2 "twinpod bench comm" bench
-check "refused: a recording that is not there" refuses 2 "cannot read" doctor "$scratch/none.json"
+check "refused: a recording that is not there" refuses 2 "cannot be read" doctor "$scratch/none.json"
 echo '{"a": 1}' >"$scratch/other.json"
 check "refused: a file that is no recording" refuses 2 "no recording of a failed run" doctor "$scratch/other.json"
 finish_checks

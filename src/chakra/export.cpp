@@ -262,7 +262,7 @@ struct Header {
 };
 
 Result<Header> read_header(const std::string& file, int rank) {
-  Result<std::string> text = read_file(file);
+  Result<std::string> text = read_file(file, kMostRecordBytes, "a Chakra trace");
   if (!text) return tl::unexpected(text.error());
   Header header{file, rank, {}, {}, std::move(*text)};
   const Result<std::vector<std::string_view>> messages = split_messages(header.text, file);

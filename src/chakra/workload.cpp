@@ -147,7 +147,8 @@ Result<void> add_waits(const google::protobuf::RepeatedField<std::uint64_t>& ids
 }
 
 Result<GroupMembers> read_groups(const std::string& file) {
-  if (!std::filesystem::exists(file)) return GroupMembers{};
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return GroupMembers{};
   const Result<std::string> text = read_file(file);
   if (!text) return tl::unexpected(text.error());
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
@@ -288,7 +289,7 @@ Result<Workload> read_workload(const std::string& path) {
   if (!files) return tl::unexpected(files.error());
   std::vector<RankWork> ranks;
   for (const auto& [number, file] : *files) {
-    const Result<std::string> text = read_file(file);
+    const Result<std::string> text = read_file(file, kMostRecordBytes, "a Chakra trace");
     if (!text) return tl::unexpected(text.error());
     Result<RankWork> rank = parse_rank(*text, file);
     if (!rank) return tl::unexpected(rank.error());

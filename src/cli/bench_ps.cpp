@@ -11,6 +11,7 @@
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "ps/measure.hpp"
+#include "report/json_parts.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::cli {
@@ -126,7 +127,7 @@ std::string json_text(const Found& found) {
   }
   ordered_json updates = ordered_json::array();
   for (const Updates& one : found.updates) updates.push_back({{"shards", one.shards}, {"updates_per_s", one.per_s}});
-  return ordered_json{{"rows", std::move(rows)}, {"small_updates", std::move(updates)}}.dump(2) + "\n";
+  return report::printed({{"rows", std::move(rows)}, {"small_updates", std::move(updates)}});
 }
 
 std::string table_text(const Found& found) {

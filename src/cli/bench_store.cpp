@@ -12,6 +12,7 @@
 #include "core/progress.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "store/direct_files.hpp"
 #include "store/extents.hpp"
 #include "store/measure.hpp"
@@ -127,22 +128,20 @@ Result<Rates> measure(const StoreRequest& request, const std::string& folder, st
 
 std::string json_text(const StoreRequest& request, const Rates& rates, const std::string& way) {
   const auto or_null = [](double rate) { return rate > 0 ? ordered_json(rate) : ordered_json(nullptr); };
-  return ordered_json{{"folder", request.folder},
-                      {"bytes", request.measure.bytes},
-                      {"ranks", request.measure.ranks},
-                      {"rounds", request.rounds},
-                      {"way", way},
-                      {"write_bytes_per_s", rates.write},
-                      {"read_bytes_per_s", rates.read},
-                      {"fio_write_bytes_per_s", or_null(rates.fio_write)},
-                      {"fio_read_bytes_per_s", or_null(rates.fio_read)},
-                      {"bare_write_bytes_per_s", rates.bare_write},
-                      {"bare_read_bytes_per_s", rates.bare_read},
-                      {"summed_write_bytes_per_s", rates.summed_write},
-                      {"summed_read_bytes_per_s", rates.summed_read},
-                      {"checksum_bytes_per_s", rates.checksum}}
-             .dump(2) +
-         "\n";
+  return report::printed({{"folder", request.folder},
+                          {"bytes", request.measure.bytes},
+                          {"ranks", request.measure.ranks},
+                          {"rounds", request.rounds},
+                          {"way", way},
+                          {"write_bytes_per_s", rates.write},
+                          {"read_bytes_per_s", rates.read},
+                          {"fio_write_bytes_per_s", or_null(rates.fio_write)},
+                          {"fio_read_bytes_per_s", or_null(rates.fio_read)},
+                          {"bare_write_bytes_per_s", rates.bare_write},
+                          {"bare_read_bytes_per_s", rates.bare_read},
+                          {"summed_write_bytes_per_s", rates.summed_write},
+                          {"summed_read_bytes_per_s", rates.summed_read},
+                          {"checksum_bytes_per_s", rates.checksum}});
 }
 
 std::string share(double rate, double of) { return of > 0 ? fmt::format("{:.0f} %", 100 * rate / of) : "-"; }

@@ -129,7 +129,8 @@ TEST(SimulateWorkload, RefusesWhatDoesNotGoWithIt) {
   EXPECT_EQ(answer({"--workload", "x", "--on", "dgx-h100", "--tp", "2"}).error().message,
             "--tp does not go with --workload");
   EXPECT_EQ(answer({"gpt2", "--workload", "x", "--on", "dgx-h100"}).error().kind, ErrorKind::input);
-  EXPECT_EQ(answer({"--workload", "/no/such.et", "--on", "dgx-h100"}).error().message, "cannot read /no/such.et");
+  EXPECT_EQ(answer({"--workload", "/no/such.et", "--on", "dgx-h100"}).error().message,
+            "cannot be read: No such file or directory; expected a Chakra trace");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "core/progress.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "store/damage.hpp"
 #include "store/lock.hpp"
 #include "store/pick.hpp"
@@ -147,7 +148,7 @@ Result<std::string> ls(const Arguments& arguments, const std::vector<std::string
   ordered_json json = {{"checkpoints", ordered_json::array()}};
   for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, verify));
   json["set_aside"] = aside;
-  return json.dump(2) + "\n";
+  return report::printed(json);
 }
 
 // Each on a line of its own, the first so many.
@@ -179,7 +180,7 @@ Result<std::string> verify(const Arguments& arguments, const std::vector<std::st
   }
   ordered_json json = {{"whole", num_whole}, {"checkpoints", ordered_json::array()}};
   for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, true));
-  return json.dump(2) + "\n";
+  return report::printed(json);
 }
 
 // What pruning a store did, or would do.
@@ -297,7 +298,7 @@ Result<std::string> prune(const Arguments& arguments, const std::vector<std::str
     for (const std::string& name : pruned->damaged) json["removed"].push_back(shown + "/" + name);
     for (const std::string& name : pruned->plan.set_aside) json["set_aside"].push_back(shown + "/" + name);
   }
-  return arguments.has("json") ? json.dump(2) + "\n" : text;
+  return arguments.has("json") ? report::printed(json) : text;
 }
 
 struct CheckpointVerb {

@@ -136,7 +136,7 @@ Result<CollectiveRequest> request_of(const Arguments& arguments, const sim::Coll
 
 Result<collective::Schedule> schedule_of(const Arguments& arguments, CollectiveRequest& request) {
   const std::string file = *arguments.value("schedule");
-  const Result<std::string> text = read_file(file);
+  const Result<std::string> text = read_file(file, kMostTextBytes, "a schedule of MSCCL");
   if (!text) return tl::unexpected(text.error());
   Result<collective::Schedule> schedule = collective::from_msccl(*text, file);
   if (!schedule) return schedule;

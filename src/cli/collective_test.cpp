@@ -101,7 +101,7 @@ TEST(CollectiveCommand, WrongInputIsRefused) {
   EXPECT_EQ(refusal({"broadcast", "--on", "dgx-a100", "--root", "8"}).message, "--root 8: ranks are 0 to 7");
   EXPECT_EQ(refusal({"all_reduce", "--on", "dgx-a100", "--export", "x.xml"}).message, "--export needs an algorithm");
   EXPECT_EQ(refusal({"all_reduce", "--on", "dgx-a100", "--schedule", "no-such.xml"}).message,
-            "cannot read no-such.xml");
+            "cannot be read: No such file or directory; expected a schedule of MSCCL");
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace twinpod::cli {
 namespace {
 
 Result<report::OpTotals> totals_in(const std::string& file) {
-  const Result<std::string> text = read_file(file);
+  const Result<std::string> text = read_file(file, kMostTextBytes, "a timeline");
   if (!text) return tl::unexpected(text.error());
   return report::read_op_totals(*text, file);
 }

@@ -15,6 +15,7 @@
 #include "plan/fits.hpp"
 #include "plan/rules.hpp"
 #include "plan/search.hpp"
+#include "report/json_parts.hpp"
 #include "report/plan_report.hpp"
 #include "report/tables.hpp"
 #include "spec/names.hpp"
@@ -200,7 +201,7 @@ std::string demo_json(const Shown& shown, const nlohmann::ordered_json& trained)
                      {"feasible", shown.fit},
                      {"layouts", std::move(layouts)},
                      {"train", trained}};
-  return json.dump(2) + "\n";
+  return report::printed(json);
 }
 
 // A small model, trained on all cores for a few seconds: faster than the example's recipe goes, but calmly enough that

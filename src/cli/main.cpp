@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "core/guarded.hpp"
 
 namespace {
 
@@ -20,5 +21,6 @@ void fill_standard_streams() {
 
 int main(int argc, char** argv) {
   fill_standard_streams();
+  twinpod::end_with_a_message_when_terminated();
   return twinpod::cli::run(std::vector<std::string>(argv + 1, argv + argc));
 }

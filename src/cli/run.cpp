@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "cli/command.hpp"
+#include "core/guarded.hpp"
 #include "core/nearest.hpp"
 #include "report/json.hpp"
 
@@ -45,13 +47,43 @@ Error unknown_command(const std::string& name) {
       .value();
 }
 
+// The last net under all arithmetic: a number that is not finite is no answer. JSON has a net of its own (printed() in
+// report/json_parts.hpp), as it would say `null` there. Words that the user wrote may be what they like.
+std::string line_without_number(const std::string& text, const std::vector<std::string>& words) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '/' || c == '.' || c == '`';
+  };
+  for (const std::string_view word : {"inf", "nan"}) {
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+      const std::size_t first = at > 0 && text[at - 1] == '-' ? at - 1 : at;
+      const std::size_t end = at + word.size();
+      if ((first > 0 && is_word(text[first - 1])) || (end < text.size() && is_word(text[end]))) continue;
+      const auto has = [&](const std::string& given) { return given.find(word) != std::string::npos; };
+      if (std::any_of(words.begin(), words.end(), has)) continue;
+      const std::size_t line = text.rfind('\n', at) == std::string::npos ? 0 : text.rfind('\n', at) + 1;
+      return text.substr(line, text.find('\n', at) - line);
+    }
+  }
+  return "";
+}
+
+Result<std::string> finite_answer(const Command& command, const Arguments& arguments,
+                                  const std::vector<std::string>& texts) {
+  Result<std::string> text = guarded([&] { return command.run(arguments); });
+  if (!text || arguments.has("json")) return text;
+  const std::string line = line_without_number(*text, texts);
+  if (line.empty()) return text;
+  return infeasible(fmt::format("the answer has no finite number where it says `{}`", line),
+                    "something in the input is far too large, or too small, to be computed with");
+}
+
 int answer(const Command& command, const std::vector<std::string>& texts) {
   const std::vector<Flag> flags = all_flags(command);
   const bool json = std::find(texts.begin(), texts.end(), "--json") != texts.end();
   const Result<Arguments> arguments = parse_arguments(flags, texts);
   if (!arguments) return fail(arguments.error(), json);
   if (arguments->has("help")) return print_answer(help_text(command));
-  const Result<std::string> text = command.run(*arguments);
+  const Result<std::string> text = finite_answer(command, *arguments, texts);
   if (!text) return fail(text.error(), json);
   if (!text->starts_with(kWithError)) return print_answer(*text);
   const std::size_t end = std::min(text->find(kWithError, 1), text->size() - 1);

@@ -129,7 +129,7 @@ Result<void> read_jitter(const Arguments& arguments, int ranks, SimulatedFaults&
 
 // A device for each rank, none twice.
 Result<std::vector<int>> devices_of(const std::string& file, int ranks, int devices) {
-  const Result<std::string> text = read_file(file);
+  const Result<std::string> text = read_file(file, kMostTextBytes, "a device for each rank, a line each");
   if (!text) return tl::unexpected(text.error());
   std::istringstream lines(*text);
   std::vector<int> placed;

@@ -11,6 +11,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "spec/read.hpp"
 
 namespace twinpod::cli {
@@ -80,7 +81,7 @@ std::string json_of(const chakra::WorkloadRun& run, int ranks) {
   json["last_rank"] = means.last;
   json["events"] = run.nodes;
   json["untimed_nodes"] = run.untimed;
-  return json.dump(2) + "\n";
+  return report::printed(json);
 }
 
 std::string text_of(const chakra::WorkloadRun& run, int ranks, const spec::Cluster& cluster) {

@@ -60,7 +60,8 @@ TEST(TopologyCommand, WrongInputIsRefused) {
   EXPECT_EQ(refusal({"dgx-a100", "--routes", "0,8"}), "`8` is no device");
   EXPECT_EQ(refusal({"dgx-a100", "--slow", "gpu0-node0/nvswitch0=2"}),
             "--slow gpu0-node0/nvswitch0=2: expected a link and a factor above 0 and up to 1");
-  EXPECT_EQ(refusal({"no-such-cluster.xml"}), "cannot read no-such-cluster.xml");
+  EXPECT_EQ(refusal({"no-such-cluster.xml"}),
+            "cannot be read: No such file or directory; expected a topology that NCCL wrote");
 }
 
 TEST(TopologyCommand, PicturesAreWrittenToTheirFile) {

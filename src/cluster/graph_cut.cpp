@@ -71,6 +71,7 @@ double max_flow_bytes_per_s(const Graph& graph, const std::vector<int>& from, co
     net.next.assign(net.out.size(), 0);
     while (true) {
       const double pushed = push(net, source, sink, kUnlimited);
+      if (pushed == kUnlimited) return pushed;  // one device on both sides: no link is between them
       if (pushed <= 0) break;
       flow += pushed;
     }

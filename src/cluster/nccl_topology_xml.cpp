@@ -6,15 +6,17 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <pugixml.hpp>
-#include <sstream>
+
+#include "core/files.hpp"
 
 namespace twinpod::cluster {
 namespace {
 
 constexpr int kMaxDepth = 32;
+constexpr double kMaxGtPerS = 10'000;
+constexpr int kMaxLanes = 1024;
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 
 struct NvLink {
@@ -72,9 +74,15 @@ Result<int> number(const Builder& builder, const pugi::xml_node& node, const cha
 }
 
 // `16.0 GT/s PCIe` and a width in lanes. Where nothing is written NCCL takes generation 3 with 16 lanes, and so do we.
-double pcie_bytes_per_s(const pugi::xml_node& pci) {
+Result<double> pcie_bytes_per_s(const Builder& builder, const pugi::xml_node& pci) {
   double speed = pci.attribute("link_speed").as_double(0);
   int width = pci.attribute("link_width").as_int(0);
+  if (!(speed <= kMaxGtPerS) || width > kMaxLanes) {  // NaN, too
+    return builder.refuse(
+        pci,
+        fmt::format("link_speed `{}` and link_width `{}` of <pci>; expected at most {} GT/s and {}",
+                    pci.attribute("link_speed").value(), pci.attribute("link_width").value(), kMaxGtPerS, kMaxLanes));
+  }
   if (speed <= 0) speed = 8;
   if (width <= 0) width = 16;
   const double useful = speed >= 8 ? 128.0 / 130 : 0.8;
@@ -169,11 +177,18 @@ Result<void> read_pci(Builder& builder, const pugi::xml_node& pci, int parent, i
   const char* const tier = tier_of(pci);
   const Result<int> vertex = add_at_bus(builder, pci, tier);
   if (!vertex) return tl::unexpected(vertex.error());
-  const double rate = pcie_bytes_per_s(pci);
+  const Result<double> of_link = pcie_bytes_per_s(builder, pci);
+  if (!of_link) return tl::unexpected(of_link.error());
+  const double rate = *of_link;
   Graph& graph = builder.graph;
   add_cable(graph, parent, *vertex, cable_tier(graph, tier == std::string_view("device") ? "pcie_device" : "pcie_pcie"),
             rate, 0);
   const pugi::xml_node gpu = pci.child("gpu");
+  const pugi::xml_node second = gpu.next_sibling("gpu");
+  if (!second.empty()) {
+    return builder.refuse(second, "a second <gpu> in one <pci>; expected one",
+                          "each GPU has a <pci> and busid of its own");
+  }
   if (gpu.empty() && tier == std::string_view("device")) {
     builder.gpus.emplace_back(static_cast<int>(builder.gpus.size()), *vertex);
   }
@@ -313,11 +328,9 @@ Result<Graph> parse_nccl_topology(std::string_view text, const std::string& file
 }
 
 Result<Graph> read_nccl_topology(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) return input_error(fmt::format("cannot read {}", path));
-  if (text.str().size() > kMaxFileBytes) return input_error(fmt::format("{} is larger than 16 MiB", path));
-  return parse_nccl_topology(text.str(), path);
+  const Result<std::string> text = read_file(path, kMaxFileBytes, "a topology that NCCL wrote");
+  if (!text) return tl::unexpected(text.error());
+  return parse_nccl_topology(*text, path);
 }
 
 }  // namespace twinpod::cluster

@@ -1,5 +1,6 @@
 #include "cluster/nccl_topology_xml.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cluster/measure.hpp"
@@ -114,13 +115,33 @@ TEST(NcclTopology, WrongContentIsRefusedWithItsLine) {
   EXPECT_EQ(refusal(with("<nic>", "<nix>")).substr(0, 20), "s.xml:17: this is no");
 }
 
+TEST(NcclTopology, ASecondGpuOfOnePciIsRefused) {
+  EXPECT_EQ(
+      refusal(
+          "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0:1\"><gpu dev=\"0\"/>\n<gpu dev=\"1\"/></pci></cpu>"
+          "</system>")
+          .substr(0, 48),
+      "s.xml:2: a second <gpu> in one <pci>; expected o");
+}
+
+TEST(NcclTopology, ALinkFasterThanAnyIsRefused) {
+  for (const char* const speed : {"1e308", "nan", "inf"}) {
+    EXPECT_NE(
+        refusal(fmt::format("<system><cpu><pci busid=\"0:1\" link_speed=\"{}\"><gpu/></pci></cpu></system>", speed))
+            .find("expected at most 10000 GT/s"),
+        std::string::npos)
+        << speed;
+  }
+}
+
 TEST(NcclTopology, AFileWithoutGpusIsRefused) {
   EXPECT_EQ(refusal("<system version=\"1\"><cpu numaid=\"0\"/></system>").substr(0, 28),
             "s.xml:1: the file has no gpu");
 }
 
 TEST(NcclTopology, AFileThatIsNotThereIsRefused) {
-  EXPECT_EQ(read_nccl_topology("/nowhere/s.xml").error().message, "cannot read /nowhere/s.xml");
+  EXPECT_EQ(read_nccl_topology("/nowhere/s.xml").error().message,
+            "cannot be read: No such file or directory; expected a topology that NCCL wrote");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "comm/reach.hpp"
 #include "comm/world.hpp"
+#include "core/guarded.hpp"
 
 namespace twinpod::comm {
 namespace {
@@ -56,7 +57,7 @@ Result<std::string> live(const Segment& segment, int rank, const Options& option
   Result<std::string> answer;
   {
     Communicator communicator = whole_world(world);
-    answer = body(communicator);
+    answer = guarded([&] { return body(communicator); });
   }
   world.transport.close(world.transport.state);
   note_end(*world.state, answer ? nullptr : &answer.error());
@@ -124,7 +125,8 @@ void keep_to_own_cores(int rank, int ranks) {
 }
 
 // The rest of a rank's process; never returns.
-[[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options, const Body& body, pid_t launcher) {
+[[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options, const Body& body,
+                          pid_t launcher) noexcept {  // nothing of the launcher is cleaned up by a rank
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   allow_reaching();
   if (getppid() != launcher) _exit(1);  // it died before we could ask to be told

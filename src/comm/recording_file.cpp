@@ -1,11 +1,10 @@
 // A Recording as JSON and back.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "comm/recording.hpp"
+#include "core/files.hpp"
 
 namespace twinpod::comm {
 namespace {
@@ -110,11 +109,9 @@ Result<Recording> parse_recording(const std::string& text, const std::string& fi
 }
 
 Result<Recording> read_recording(const std::string& path) {
-  std::ifstream stream(path);
-  if (!stream) return input_error(fmt::format("cannot read {}", path), "expected a recording that a failed run wrote");
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return parse_recording(text.str(), path);
+  const Result<std::string> text = read_file(path, kMostTextBytes, "a recording that a failed run wrote");
+  if (!text) return tl::unexpected(text.error());
+  return parse_recording(*text, path);
 }
 
 }  // namespace twinpod::comm

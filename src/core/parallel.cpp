@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <system_error>
 #include <thread>
 
@@ -17,7 +18,21 @@ class Loop {
 
   // Takes chunks until none is left. Every thread of the loop runs this.
   void work() noexcept {
-    while (true) {
+    try {
+      take_chunks();
+    } catch (...) {
+      if (!threw_.exchange(true)) thrown_ = std::current_exception();
+    }
+  }
+
+  // REQUIRES: all threads have ended.
+  void rethrow() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  void take_chunks() {
+    while (!threw_.load(std::memory_order_relaxed)) {
       const std::size_t first = next_.fetch_add(chunk_, std::memory_order_relaxed);
       if (first >= count_) return;
       const std::size_t last = std::min(count_, first + chunk_);
@@ -25,11 +40,12 @@ class Loop {
     }
   }
 
- private:
   const std::size_t count_;
   const std::size_t chunk_;
   const std::function<void(std::size_t)>& body_;
   std::atomic<std::size_t> next_ = 0;
+  std::atomic<bool> threw_ = false;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace
@@ -51,6 +67,8 @@ void parallel_for(std::size_t count, const std::function<void(std::size_t)>& bod
   } catch (const std::system_error&) {  // the system gives no more threads: those that run do the work
   }
   loop.work();
+  helpers.clear();
+  loop.rethrow();
 }
 
 }  // namespace twinpod

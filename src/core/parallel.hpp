@@ -4,7 +4,8 @@
 //         parallel_map<double>(layouts.size(), [&](std::size_t i) { return step_time_s(layouts[i]); });
 //
 // Which thread runs which index is not fixed, so a body may write only to what belongs to its index. Sums over all
-// indices are then made by the caller, in index order. A body must not throw: an exception ends the program.
+// indices are then made by the caller, in index order. The first exception of a body ends the loop and reaches the
+// caller.
 #pragma once
 
 #include <cstddef>

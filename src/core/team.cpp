@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <system_error>
+#include <utility>
 
 namespace twinpod {
 namespace {
@@ -36,11 +37,16 @@ Team::~Team() {
   loops_.notify_all();
 }
 
-void Team::work() {
-  while (true) {
-    const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= count_) return;
-    (*body_)(i);
+void Team::work() noexcept {
+  try {
+    while (true) {
+      const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+      if (i >= count_) return;
+      (*body_)(i);
+    }
+  } catch (...) {
+    next_ = count_;
+    if (!threw_.exchange(true)) thrown_ = std::current_exception();
   }
 }
 
@@ -66,6 +72,9 @@ void Team::run(std::size_t count, const std::function<void(std::size_t)>& body) 
   work();
   open_ = false;
   while (inside_ != 0) sched_yield();
+  if (!threw_) return;
+  threw_ = false;
+  std::rethrow_exception(std::exchange(thrown_, nullptr));
 }
 
 }  // namespace twinpod

@@ -5,12 +5,14 @@
 //
 // parallel_for (parallel.hpp) makes its threads anew, which takes longer than such a loop. A helper that is not awake
 // in time is not waited for: who calls does what nobody else has begun. Which thread runs which index is not fixed, so
-// a body may write only to what belongs to its index; it must not throw. One loop at a time.
+// a body may write only to what belongs to its index. The first exception of a body ends the loop and reaches who
+// called. One loop at a time.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -29,12 +31,14 @@ class Team {
 
  private:
   void help();
-  void work();
+  void work() noexcept;
 
   // Of the loop at hand. Written while no helper is inside.
   const std::function<void(std::size_t)>* body_ = nullptr;
   std::size_t count_ = 0;
   std::atomic<std::size_t> next_ = 0;
+  std::atomic<bool> threw_ = false;
+  std::exception_ptr thrown_;
 
   std::atomic<std::uint32_t> loops_ = 0;  // begun so far; helpers wait for the next
   std::atomic<int> inside_ = 0;           // helpers that look at the loop

@@ -91,6 +91,7 @@ Units second_units() {
 struct Kind {
   std::string_view base_unit;
   std::string_view example;
+  double most;  // far beyond anything that exists, and so small that sums and products of some stay finite
   Units units;
 };
 
@@ -99,19 +100,22 @@ const std::array<Kind, 8>& kinds() {
   static const std::array<Kind, 8> all = {{
       {"a number",
        "300e9 or 300 B",
+       1e30,
        {{"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}, {"P", 1e15}}},
-      {"bytes", "80 GB", byte_units()},
-      {"seconds", "30 d", second_units()},
-      {"bytes/s", "400 Gbit/s", byte_per_s_units()},
-      {"FLOP/s", "312 TFLOP/s", flop_per_s_units()},
-      {"watts", "700 W", {{"mW", 1e-3}, {"W", 1}, {"kW", 1e3}, {"MW", 1e6}, {"GW", 1e9}}},
-      {"USD/h", "2.5 USD/h", {{"USD/h", 1}, {"$/h", 1}, {"/h", 1}, {"USD", 1}}},
-      {"a fraction", "0.93 or 93 %", {{"%", 0.01}}},
+      {"bytes", "80 GB", 1e24, byte_units()},
+      {"seconds", "30 d", 1e15, second_units()},
+      {"bytes/s", "400 Gbit/s", 1e24, byte_per_s_units()},
+      {"FLOP/s", "312 TFLOP/s", 1e27, flop_per_s_units()},
+      {"watts", "700 W", 1e15, {{"mW", 1e-3}, {"W", 1}, {"kW", 1e3}, {"MW", 1e6}, {"GW", 1e9}}},
+      {"USD/h", "2.5 USD/h", 1e15, {{"USD/h", 1}, {"$/h", 1}, {"/h", 1}, {"USD", 1}}},
+      {"a fraction", "0.93 or 93 %", 1e6, {{"%", 0.01}}},
   }};
   return all;
 }
 
 const Kind& kind_of(Quantity quantity) { return kinds().at(static_cast<std::size_t>(quantity)); }
+
+constexpr double kLeast = 1e-30;  // what is divided by less is soon no finite number
 
 constexpr std::string_view kBlanks = " \t";
 
@@ -168,17 +172,18 @@ Result<double> parse_quantity(std::string_view text, Quantity quantity) {
 
   double value = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-  if (error == std::errc::result_out_of_range) return refusal(text, kind, ": the number is out of range");
+  const std::string range = fmt::format(": the number is out of range, 0 or {:g} to {:g}", kLeast, kind.most);
+  if (error == std::errc::result_out_of_range) return refusal(text, kind, range);
   if (error != std::errc()) return refusal(text, kind, "");
   const std::string_view unit_text = trimmed(rest.substr(static_cast<std::size_t>(end - rest.data())));
-  if (unit_text.empty()) return value;
-
   const Unit* unit = find_unit(kind.units, unit_text);
-  if (unit == nullptr) {
+  if (unit == nullptr && !unit_text.empty()) {
     return refusal(text, kind, fmt::format(": unit {} is not known", quoted(unit_text)), unit_hint(unit_text, kind));
   }
-  if (!std::isfinite(value * unit->factor)) return refusal(text, kind, ": the number is out of range");
-  return value * unit->factor;
+  if (unit != nullptr) value *= unit->factor;
+  const double size = std::abs(value);
+  if (size > kind.most || (size < kLeast && size > 0)) return refusal(text, kind, range);
+  return value;
 }
 
 namespace {

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
+#include "core/files.hpp"
 #include "layout/check.hpp"
 
 namespace twinpod::program {
@@ -176,11 +175,9 @@ Result<Order> order_of(const spec::Job& job) {
         "try a larger micro_batch or a smaller global_batch");
   }
   if (layout.schedule == Schedule::custom) {
-    std::ifstream stream(job.schedule_file, std::ios::binary);
-    std::ostringstream text;
-    if (!stream || !(text << stream.rdbuf()))
-      return input_error(fmt::format("cannot read the schedule file {}", job.schedule_file));
-    return read_order(text.str(), job.schedule_file, job);
+    const Result<std::string> text = read_file(job.schedule_file, kMostTextBytes, "a schedule as CSV");
+    if (!text) return tl::unexpected(text.error());
+    return read_order(*text, job.schedule_file, job);
   }
   if (p == 1) return layout.schedule == Schedule::gpipe ? gpipe(1, m) : one_f_one_b(1, m);
   switch (layout.schedule) {

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "comm/shared.hpp"
+#include "core/guarded.hpp"
 #include "core/parallel.hpp"
 #include "kernel/processor.hpp"
 
@@ -144,7 +145,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
 }
 
 // Its last act is to say what it holds.
-[[noreturn]] void be_server(const Launcher& launcher, NodeId id, int place) {
+[[noreturn]] void be_server(const Launcher& launcher, NodeId id, int place) noexcept {
   kernel::flush_denormals();  // as those do who run the optimizer themselves
   Desk& desk = desk_of(launcher.segment, id);
   const Result<Link> made = link_of(launcher.options, launcher.segment, id);
@@ -173,7 +174,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
   _exit(0);
 }
 
-[[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) {
+[[noreturn]] void be_worker(const Launcher& launcher, NodeId id, int place) noexcept {
   std::optional<Team> team;
   if (has_cores_for_all(launcher.options)) team.emplace(1);
   if (launcher.options.pins) keep_to_cores(id, team);
@@ -185,7 +186,7 @@ bool has_cores_for_all(const LaunchOptions& options) {
   client.team = team ? &*team : nullptr;
   client.acked = acked_by(launcher.ledger, id);
   client.account = [&](const Client& now) { note(desk.account, now); };
-  const Result<std::string> answer = launcher.body(client);
+  const Result<std::string> answer = guarded([&] { return launcher.body(client); });
   note(desk.account, client);
   if (!answer) fail(desk, answer.error());
   desk.bytes = std::min(answer->size(), desk.text.size());

@@ -8,6 +8,7 @@
 
 #include "core/table.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "report/text_parts.hpp"
 #include "validate/validation.hpp"
 
@@ -258,7 +259,7 @@ std::string calibration_json(const Calibration& c, const CalibrationOutput& outp
   json["notes"] = advice(c);
   json["stack"] = output.stack;
   json["wrote"] = output.path.empty() ? Json(nullptr) : Json(output.path);
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return printed(json);
 }
 
 }  // namespace twinpod::report

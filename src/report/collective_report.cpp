@@ -7,6 +7,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 
 namespace twinpod::report {
 namespace {
@@ -150,7 +151,7 @@ std::string collective_json(const CollectiveView& view) {
     if (!view.table.healthy_rows.empty()) one["healthy_time_s"] = view.table.healthy_rows[i].time_s;
     json["rows"].push_back(std::move(one));
   }
-  return json.dump(2) + "\n";
+  return printed(json);
 }
 
 }  // namespace twinpod::report

@@ -9,9 +9,12 @@
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
+#include "spec/bounds.hpp"
 
 namespace twinpod::report {
 namespace {
+
+constexpr double kMostSeconds = 1e15;  // as of every time that is read: core/units.cpp
 
 struct Part {
   std::string what;
@@ -46,8 +49,13 @@ double sum_of(const OpTotals& totals) {
   return sum;
 }
 
-Result<double> number(const Json& json, const char* key, const std::string& file) {
-  if (json.is_object() && json.contains(key) && json[key].is_number()) return json[key].get<double>();
+Result<double> number(const Json& json, const char* key, double most, const std::string& file) {
+  const bool there = json.is_object() && json.contains(key) && json[key].is_number();
+  if (there && std::abs(json[key].get<double>()) <= most) return json[key].get<double>();
+  if (there) {
+    return input_error(fmt::format("{}: `{}` is {}; expected at most {:g}", file, key, json[key].dump(), most),
+                       "a file that `simulate --timeline` or `train --timeline` wrote");
+  }
   return input_error(fmt::format("{}: no `{}` where one is expected", file, key),
                      "a file that `simulate --timeline` or `train --timeline` wrote");
 }
@@ -83,15 +91,16 @@ Result<OpTotals> read_op_totals(const std::string& text, const std::string& file
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return input_error(fmt::format("{}: this is no JSON", file), "");
   OpTotals totals;
-  const Result<double> step = number(json, "step_s", file);
+  const Result<double> step = number(json, "step_s", kMostSeconds, file);
   if (!step) return tl::unexpected(step.error());
   totals.step_s = *step;
   if (!json.contains("ranks") || !json["ranks"].is_array() || json["ranks"].empty())
     return input_error(fmt::format("{}: no list of `ranks`", file), "a file that `train --timeline` wrote");
   double ranks = 0;
   for (const Json& rank : json["ranks"]) {
-    const Result<double> count = number(rank, "count", file);
+    const Result<double> count = number(rank, "count", spec::kMaxDevices, file);
     if (!count) return tl::unexpected(count.error());
+    if (*count < 1) return input_error(fmt::format("{}: a `count` of {} ranks", file, *count), "1 or more");
     ranks += *count;
   }
   for (const Json& rank : json["ranks"]) {
@@ -99,8 +108,8 @@ Result<OpTotals> read_op_totals(const std::string& text, const std::string& file
     if (!rank.contains("ops") || !rank["ops"].is_array())
       return input_error(fmt::format("{}: a rank without `ops`", file), "");
     for (const Json& op : rank["ops"]) {
-      const Result<double> start = number(op, "start_s", file);
-      const Result<double> end = number(op, "end_s", file);
+      const Result<double> start = number(op, "start_s", kMostSeconds, file);
+      const Result<double> end = number(op, "end_s", kMostSeconds, file);
       if (!start || !end) return tl::unexpected(start ? end.error() : start.error());
       if (!op.contains("what") || !op["what"].is_string())
         return input_error(fmt::format("{}: an op without `what`", file), "a file of this version");

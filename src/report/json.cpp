@@ -1,7 +1,12 @@
 #include "report/json.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "core/guarded.hpp"
 #include "plan/fits.hpp"
 #include "report/json_parts.hpp"
 #include "spec/names.hpp"
@@ -91,7 +96,31 @@ void add_formulas(const spec::Job& job, const plan::Metrics& metrics, Json& json
   json["formulas"] = std::move(formulas);
 }
 
+bool all_finite(const Json& json) {
+  if (json.is_number_float()) return std::isfinite(json.get<double>());
+  return !json.is_structured() || std::all_of(json.begin(), json.end(), all_finite);
+}
+
+// The key of the first number that is not finite, such as `ranks[3].idle_s`. REQUIRES: there is one.
+std::string not_finite(const Json& json, const std::string& at) {
+  for (const auto& [key, value] : json.items()) {
+    if (all_finite(value)) continue;
+    return not_finite(value, json.is_array() ? fmt::format("{}[{}]", at, key)
+                                             : fmt::format("{}{}{}", at, at.empty() ? "" : ".", key));
+  }
+  return at;
+}
+
 }  // namespace
+
+std::string printed(const Json& json, int indent) {
+  if (!all_finite(json)) {
+    throw Refused(infeasible(fmt::format("{} came out as no finite number", not_finite(json, "")),
+                             "something in the input is far too large, or too small, to be computed with")
+                      .value());
+  }
+  return json.dump(indent, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+}
 
 std::string estimate_json(const spec::Job& job, const plan::Assessment& a, const EstimateOptions& options) {
   Json json = {{"job", job.name},

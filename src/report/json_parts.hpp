@@ -18,10 +18,9 @@ namespace twinpod::report {
 
 using Json = nlohmann::ordered_json;
 
-// Text that is not UTF-8 is replaced, never thrown about.
-inline std::string printed(const Json& json) {
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
-}
+// What every answer as JSON goes through. Text that is not UTF-8 is replaced, never thrown about. A number that is not
+// finite would come out as `null`: it throws Refused (core/guarded.hpp) with the key. `indent` -1: all in one line.
+std::string printed(const Json& json, int indent = 2);
 
 inline Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 inline Json or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }

@@ -11,6 +11,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "report/pipeline_actions.hpp"
 #include "report/tables.hpp"
 #include "spec/names.hpp"
@@ -314,7 +315,7 @@ std::string program_json(const ProgramView& view, int stage) {
   for (int k = 0; k < static_cast<int>(program.kinds.size()); ++k) {
     if (stage < 0 || program.kinds[at(k)].stage == stage) json["stages"].push_back(stage_json(view, k));
   }
-  return json.dump(2) + "\n";
+  return printed(json);
 }
 
 }  // namespace twinpod::report

@@ -9,6 +9,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "report/text_parts.hpp"
 
 namespace twinpod::report {
@@ -115,7 +116,7 @@ std::string simulate_check_json(const SimulateChecks& checks) {
   json["apart"] = summary.apart;
   json["not_simulated"] = nlohmann::ordered_json::array();
   for (const auto& [id, reason] : checks.left_out) json["not_simulated"].push_back({{"id", id}, {"reason", reason}});
-  return json.dump(2) + "\n";
+  return printed(json);
 }
 
 }  // namespace twinpod::report

@@ -12,6 +12,7 @@
 #include "plan/metrics.hpp"
 #include "report/checkpoint_report.hpp"
 #include "report/compare.hpp"
+#include "report/json_parts.hpp"
 #include "report/tables.hpp"
 #include "report/text_parts.hpp"
 
@@ -331,7 +332,7 @@ std::string step_json(const StepView& view) {
   }
   if (view.checkpoint != nullptr) add_checkpoint(*view.checkpoint, json);
   if (!view.checkpoint_refusal.empty()) json["checkpoint_refusal"] = view.checkpoint_refusal;
-  return json.dump(2) + "\n";
+  return printed(json);
 }
 
 std::string timeline_json(const program::Program& program, const program::Timeline& timeline) {
@@ -354,7 +355,7 @@ std::string timeline_json(const program::Program& program, const program::Timeli
     one["ops"] = std::move(ops);
     json["ranks"].push_back(std::move(one));
   }
-  return json.dump() + "\n";
+  return printed(json, -1);
 }
 
 }  // namespace twinpod::report

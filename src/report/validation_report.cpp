@@ -12,6 +12,7 @@
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
+#include "report/json_parts.hpp"
 #include "report/text_parts.hpp"
 
 namespace twinpod::report {
@@ -258,7 +259,7 @@ std::string validation_json(const Validation& v, const ValidationOptions& option
     if (!one.covered()) uncovered.push_back({{"id", one.run.id}, {"reason", one.not_covered}});
   }
   json["not_covered_runs"] = std::move(uncovered);
-  return json.dump(2, ' ', false, nlohmann::detail::error_handler_t::replace) + "\n";
+  return printed(json);
 }
 
 }  // namespace twinpod::report

@@ -1,14 +1,12 @@
 #include "spec/node.hpp"
 
-#include <sys/stat.h>
 #include <yaml.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <numeric>
+
+#include "core/files.hpp"
 
 namespace twinpod::spec {
 namespace {
@@ -236,23 +234,6 @@ class TreeBuilder {
   Error error_;
 };
 
-struct FileCloser {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-Result<std::string> file_text(const std::string& path) {
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return refusal(path, {}, std::string("cannot open: ") + std::strerror(errno));
-  if (S_ISDIR(status.st_mode)) return refusal(path, {}, "this is a folder; expected a file");
-  if (!S_ISREG(status.st_mode)) return refusal(path, {}, "not a regular file");  // a pipe or a terminal may never end
-  const std::unique_ptr<std::FILE, FileCloser> file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return refusal(path, {}, std::string("cannot open: ") + std::strerror(errno));
-  std::string text(std::min(static_cast<std::size_t>(status.st_size), kMaxFileBytes) + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return refusal(path, {}, std::string("cannot read: ") + std::strerror(errno));
-  return text;
-}
-
 }  // namespace
 
 const Node* Node::find(std::string_view key) const {
@@ -271,7 +252,7 @@ Result<Node> parse_yaml(std::string_view text, const std::string& file) {
 }
 
 Result<Node> parse_yaml_file(const std::string& path) {
-  const Result<std::string> text = file_text(path);
+  const Result<std::string> text = read_file(path, kMaxFileBytes);
   if (!text) return tl::unexpected(text.error());
   return parse_yaml(*text, path);
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/guarded.hpp"
 #include "store/checkpoints.hpp"
 #include "store/manifest.hpp"
 #include "train/agree.hpp"
@@ -109,9 +110,9 @@ void Saver::run() {
     if (ending_) return;
     const Task task = task_;
     lock.unlock();
-    const Result<std::string> part = task == Task::write ? write_part() : std::string();
-    const Result<void> committed = task == Task::commit ? commit() : Result<void>();
-    const Result<void> cleared = task == Task::clear ? clear() : Result<void>();
+    const Result<std::string> part = task == Task::write ? guarded([&] { return write_part(); }) : std::string();
+    const Result<void> committed = task == Task::commit ? guarded([&] { return commit(); }) : Result<void>();
+    const Result<void> cleared = task == Task::clear ? guarded([&] { return clear(); }) : Result<void>();
     lock.lock();
     if (part && task == Task::write) part_ = *part;
     if (!cleared) side_error_ = cleared.error();

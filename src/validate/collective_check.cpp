@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <tuple>
 
+#include "core/files.hpp"
 #include "core/parallel.hpp"
 #include "spec/reader.hpp"
 #include "validate/robust_fit.hpp"
@@ -260,11 +259,9 @@ Result<std::string> refit_collectives(const spec::Catalog& catalog, const std::s
   std::erase_if(*rows,
                 [&](const CollectiveRow& row) { return cluster::find_system(systems.catalog, row.system) == nullptr; });
   fit(*rows, systems.catalog);
-  std::ifstream file(catalog_path(catalog));
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string before = text.str();
-  return before.substr(0, before.find(kFittedKey) + 1) + fitted_text(systems.catalog);
+  const Result<std::string> before = read_file(catalog_path(catalog));
+  if (!before) return tl::unexpected(before.error());
+  return before->substr(0, before->find(kFittedKey) + 1) + fitted_text(systems.catalog);
 }
 
 }  // namespace twinpod::validate

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
+#include <sstream>
 
+#include "core/files.hpp"
 #include "spec/reader.hpp"
 
 namespace twinpod::validate {
@@ -62,8 +63,9 @@ Result<std::vector<int>> columns_of(const std::string& file, const MeasuredRow& 
 }
 
 Result<std::vector<MeasuredRow>> lines_of(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return input_error(fmt::format("cannot read `{}`; expected a table of measurements", path));
+  const Result<std::string> all = read_file(path, kMostTextBytes, "a table of measurements");
+  if (!all) return tl::unexpected(all.error());
+  std::istringstream file(*all);
   std::vector<MeasuredRow> rows;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -71,7 +73,6 @@ Result<std::vector<MeasuredRow>> lines_of(const std::string& path) {
     if (text.empty() || text.front() == '#') continue;
     rows.push_back({number, cells_of(line)});
   }
-  if (file.bad()) return input_error(fmt::format("cannot read `{}` to its end; is it a folder?", path));
   return rows;
 }
 

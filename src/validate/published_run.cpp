@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "core/files.hpp"
 #include "core/units.hpp"
 #include "spec/bounds.hpp"
 #include "spec/node.hpp"
@@ -179,8 +180,9 @@ Result<std::vector<PublishedRun>> read_catalog_runs(const spec::Catalog& catalog
 
 Result<std::vector<std::string>> reference_ids(const spec::Catalog& catalog) {
   const std::string path = catalog.folder() + "/runs/reference.txt";
-  std::ifstream in(path);
-  if (!in) return input_error(fmt::format("cannot read {}", path));
+  const Result<std::string> text = read_file(path);
+  if (!text) return tl::unexpected(text.error());
+  std::istringstream in(*text);
   std::vector<std::string> ids;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line[0] != '#') ids.push_back(line);

@@ -6,13 +6,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "core/nearest.hpp"
+#include "core/files.hpp"
 
 namespace twinpod::validate {
 namespace {
@@ -340,23 +337,6 @@ Result<TrainingLog> Parser::result() {
   return tl::unexpected(std::move(error));
 }
 
-// ---- files
-
-Result<TrainingLog> cannot_read(const std::string& path, const std::string& why) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
-  std::vector<std::string> names;
-  std::error_code ignored;
-  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  const std::string nearest = nearest_name(fs::path(path).filename().string(), names);
-  Error error = input_error(why, nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)).value();
-  error.file = path;
-  return tl::unexpected(std::move(error));
-}
-
 // ---- statistics
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -409,12 +389,9 @@ Result<TrainingLog> parse_training_log(std::string_view text, const std::string&
 }
 
 Result<TrainingLog> read_training_log(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return cannot_read(path, "is a folder; expected a log");
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return cannot_read(path, "cannot read this log");
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return parse_training_log(text, path);
+  const Result<std::string> text = read_file(path, kMostRecordBytes, "a training log");
+  if (!text) return tl::unexpected(text.error());
+  return parse_training_log(*text, path);
 }
 
 Result<MeasuredStep> measured_step(const TrainingLog& log, const spec::Job& job) {
