@@ -43,10 +43,8 @@ class Timer {
   }
 
   double send_s(const WorkNode& node, int rank) const {
-    const int domain = std::max(1, place_.cluster.scale_up_domain);
-    const bool inside = rank / domain == node.peer / domain;
     return cluster::collective_s(place_.cluster, place_.physics, cluster::Verb::send, node.bytes,
-                                 {2, inside ? 2.0 : 1.0});
+                                 placed({rank, node.peer}, 2));
   }
 
   // bytes: what one member puts in.
@@ -67,7 +65,8 @@ class Timer {
       case collective::Verb::broadcast:
         return time(cluster::Verb::all_gather, node.bytes);
       case collective::Verb::all_to_all:
-        return cluster::exchange_s(place_.cluster, place_.physics, node.bytes * (group.per_domain - 1) / group.ranks,
+        return cluster::exchange_s(place_.cluster, place_.physics, group,
+                                   node.bytes * (group.per_domain - 1) / group.ranks,
                                    node.bytes * (group.ranks - group.per_domain) / group.ranks);
       case collective::Verb::barrier:
         return time(cluster::Verb::all_reduce, 0);
@@ -79,12 +78,15 @@ class Timer {
  private:
   // Rank r is on device r.
   cluster::Group placed(const std::vector<int>& members, int ranks) const {
-    const int domain = std::max(1, place_.cluster.scale_up_domain);
     if (members.empty()) return cluster::group_of(place_.cluster, ranks, 1);
-    std::set<int> domains;
-    for (const int member : members) domains.insert(member / domain);
+    const auto parts_of = [&](int size) {
+      std::set<int> parts;
+      for (const int member : members) parts.insert(member / std::max(1, size));
+      return static_cast<double>(parts.size());
+    };
     const double count = static_cast<double>(members.size());
-    return {count, count / static_cast<double>(domains.size())};
+    const int unit = place_.cluster.non_blocking_devices;
+    return {count, count / parts_of(place_.cluster.scale_up_domain), unit > 0 ? parts_of(unit) : 1};
   }
 
   const WorkloadPlace& place_;

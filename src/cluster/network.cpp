@@ -8,11 +8,16 @@ namespace {
 
 constexpr double kNever = 1e30;  // seconds: no path between them
 
-// Of one device: the rate of its interface, less beyond the unit in which the network does not block.
 double scale_out_bus(const spec::Cluster& cluster, const spec::Physics& physics) {
-  const double out = cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
-  const bool blocks = cluster.non_blocking_devices > 0 && cluster.devices > cluster.non_blocking_devices;
-  return blocks && cluster.oversubscription > 1 ? out / cluster.oversubscription : out;
+  return cluster.scale_out_bytes_per_s * physics.scale_out_efficiency;
+}
+
+// How many times as long the rings of a group take where they cross from unit to unit. A unit of D devices holds D / u
+// groups with u members each; each of them sends d rings (one for each of its d members in a domain) to the next unit,
+// and the uplinks carry D / o of them at full rate.
+double crowding(const spec::Cluster& cluster, const Group& group) {
+  if (group.units <= 1) return 1;
+  return std::max(1.0, cluster.oversubscription * group.per_domain / group.per_unit());
 }
 
 double leg_s(double bytes, double bytes_per_s) {
@@ -41,14 +46,18 @@ Group group_of(const spec::Cluster& cluster, double ranks, double stride) {
   const double domain = std::max(1, cluster.scale_up_domain);
   Group group;
   group.ranks = ranks;
-  group.per_domain = std::clamp(std::floor(domain / std::max(1.0, stride)), 1.0, ranks);
+  const double apart = std::max(1.0, stride);
+  group.per_domain = std::clamp(std::floor(domain / apart), 1.0, ranks);
+  // Not whole members: of groups that are wider than a unit, only some lie across its border.
+  const double unit = std::max<double>(domain, cluster.non_blocking_devices);
+  if (cluster.non_blocking_devices > 0) group.units = ranks / std::clamp(unit / apart, 1.0, ranks);
   return group;
 }
 
 double bus_bytes_per_s(const spec::Cluster& cluster, const spec::Physics& physics, const Group& group) {
   const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
   if (group.per_domain >= group.ranks && up > 0) return up;
-  const double together = scale_out_bus(cluster, physics) * group.per_domain;
+  const double together = scale_out_bus(cluster, physics) * group.per_domain / crowding(cluster, group);
   return up > 0 && group.per_domain > 1 ? std::min(up, together) : together;
 }
 
@@ -65,12 +74,16 @@ double collective_s(const spec::Cluster& cluster, const spec::Physics& physics, 
   return latency + volume / bus + physics.collective_root * std::sqrt(volume);
 }
 
-double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, double inside_bytes,
+double exchange_s(const spec::Cluster& cluster, const spec::Physics& physics, const Group& group, double inside_bytes,
                   double outside_bytes) {
   const double up = cluster.scale_up_bytes_per_s * physics.scale_up_efficiency;
+  const double out = scale_out_bus(cluster, physics);
+  const double others = group.ranks - group.per_domain;
+  const double beyond_bytes = others > 0 ? outside_bytes * (group.ranks - group.per_unit()) / others : 0;
   const double inside = leg_s(inside_bytes, up);
-  const double outside = leg_s(outside_bytes, scale_out_bus(cluster, physics));
-  const double slower = std::max(inside, outside);
+  const double outside = leg_s(outside_bytes, out);
+  const double beyond = leg_s(beyond_bytes * cluster.oversubscription, out);
+  const double slower = std::max({inside, outside, beyond});
   if (slower <= 0) return 0;
   return physics.collective_latency_s + slower + physics.collective_root * std::sqrt(inside_bytes + outside_bytes);
 }

@@ -87,21 +87,46 @@ TEST(Bus, ManyInterfacesAreNoFasterThanTheScaleUpLink) {
   EXPECT_DOUBLE_EQ(bus_bytes_per_s(fast, volume_only(), group_of(fast, 16, 1)), 300e9);
 }
 
-TEST(Bus, AnOversubscribedNetworkIsSlowerBeyondItsFirstUnit) {
+// Two units of 32 devices, with a quarter of the bandwidth between them.
+spec::Cluster two_units() {
   spec::Cluster cluster = pod(64);
   cluster.oversubscription = 4;
   cluster.non_blocking_devices = 32;
-  const Group across = group_of(cluster, 8, 8);
-  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), across), 25e9 / 4);
-  cluster.devices = 32;
-  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), across), 25e9);
+  return cluster;
+}
+
+TEST(Bus, AGroupInsideAUnitDoesNotFeelWhatJoinsTheUnits) {
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(two_units(), volume_only(), group_of(two_units(), 4, 8)), 25e9);
+}
+
+TEST(Bus, OneMemberInEachUnitSendsAllThroughTheUplinks) {
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(two_units(), volume_only(), group_of(two_units(), 2, 32)), 25e9 / 4);
+}
+
+TEST(Bus, SeveralMembersInAUnitSendOneRingThroughTheUplinks) {
+  const spec::Cluster cluster = two_units();
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), group_of(cluster, 4, 16)), 25e9 / 2);
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), group_of(cluster, 8, 8)), 25e9);
+}
+
+TEST(Bus, EachMemberOfADomainHasARingOfItsOwn) {
+  const spec::Cluster cluster = two_units();
+  // Strides of 4: two in a domain, eight in a unit.
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), group_of(cluster, 16, 4)), 50e9);
+  spec::Cluster narrow = cluster;
+  narrow.oversubscription = 8;
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(narrow, volume_only(), group_of(narrow, 16, 4)), 25e9);
 }
 
 TEST(Bus, OversubscriptionDoesNotReachInsideADomain) {
-  spec::Cluster cluster = pod(64);
-  cluster.oversubscription = 4;
-  cluster.non_blocking_devices = 32;
-  EXPECT_DOUBLE_EQ(bus_bytes_per_s(cluster, volume_only(), group_of(cluster, 8, 1)), 300e9);
+  EXPECT_DOUBLE_EQ(bus_bytes_per_s(two_units(), volume_only(), group_of(two_units(), 8, 1)), 300e9);
+}
+
+TEST(GroupOf, AWiderGroupSpansMoreUnits) {
+  EXPECT_EQ(group_of(two_units(), 32, 1).units, 1);
+  EXPECT_EQ(group_of(two_units(), 64, 1).units, 2);
+  EXPECT_EQ(group_of(two_units(), 8, 8).units, 2);
+  EXPECT_EQ(group_of(pod(), 64, 1).units, 1);
 }
 
 // Thakur et al. 2005: a gather or a scatter moves (n - 1)/n of the buffer, an all-reduce is one of each.
@@ -171,38 +196,40 @@ TEST(Collective, WithoutAPathItNeverEnds) {
   EXPECT_GT(collective_s(island, spec::default_physics(), Verb::send, 1e6, group_of(island, 2, 8)), 1e6 * year);
 }
 
+Group all(const spec::Cluster& cluster) { return group_of(cluster, cluster.devices, 1); }
+
 TEST(Exchange, TheSlowerOfTheTwoLegsDecides) {
   const spec::Physics physics = volume_only();
-  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, 600e9, 25e9), 2);
-  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, 300e9, 75e9), 3);
+  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, all(pod()), 600e9, 25e9), 2);
+  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, all(pod()), 300e9, 75e9), 3);
 }
 
 TEST(Exchange, OneLegIsEnough) {
   const spec::Physics physics = volume_only();
-  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, 300e9, 0), 1);
-  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, 0, 25e9), 1);
-  EXPECT_EQ(exchange_s(pod(), physics, 0, 0), 0);
+  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, all(pod()), 300e9, 0), 1);
+  EXPECT_DOUBLE_EQ(exchange_s(pod(), physics, all(pod()), 0, 25e9), 1);
+  EXPECT_EQ(exchange_s(pod(), physics, all(pod()), 0, 0), 0);
 }
 
 TEST(Exchange, HasALatency) {
   const spec::Physics physics = spec::default_physics();
-  EXPECT_GE(exchange_s(pod(), physics, 8, 8), physics.collective_latency_s);
+  EXPECT_GE(exchange_s(pod(), physics, all(pod()), 8, 8), physics.collective_latency_s);
 }
 
 TEST(Exchange, WithoutAPathItNeverEnds) {
   spec::Cluster island = pod();
   island.scale_out_bytes_per_s = 0;
-  EXPECT_GT(exchange_s(island, volume_only(), 1e6, 1e6), 1e13);
+  EXPECT_GT(exchange_s(island, volume_only(), all(island), 1e6, 1e6), 1e13);
   spec::Cluster loose = pod();
   loose.scale_up_bytes_per_s = 0;
-  EXPECT_GT(exchange_s(loose, volume_only(), 1e6, 0), 1e13);
+  EXPECT_GT(exchange_s(loose, volume_only(), all(loose), 1e6, 0), 1e13);
 }
 
-TEST(Exchange, GoesThroughAnOversubscribedNetworkAsCollectivesDo) {
-  spec::Cluster cluster = pod(64);
-  cluster.oversubscription = 4;
-  cluster.non_blocking_devices = 32;
-  EXPECT_DOUBLE_EQ(exchange_s(cluster, volume_only(), 0, 25e9), 4);
+TEST(Exchange, WhatIsForOtherUnitsSharesTheUplinks) {
+  const spec::Cluster cluster = two_units();
+  // Of 56 members in other domains 32 are in the other unit.
+  EXPECT_DOUBLE_EQ(exchange_s(cluster, volume_only(), group_of(cluster, 64, 1), 0, 56e9), 32.0 * 4 / 25);
+  EXPECT_DOUBLE_EQ(exchange_s(cluster, volume_only(), group_of(cluster, 32, 1), 0, 25e9), 1);
 }
 
 }  // namespace

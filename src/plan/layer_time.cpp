@@ -36,7 +36,8 @@ double tensor_s(const spec::Job& job, const program::LayerVolumes& v) {
 // Dispatch and combine of one pass through the experts.
 double exchange_s(const spec::Job& job, const program::LayerVolumes& v) {
   const spec::Physics& p = job.stack.physics;
-  return 2 * cluster::exchange_s(job.cluster, p, v.exchange_inside_bytes, v.exchange_outside_bytes) * p.expert_pace;
+  return 2 * cluster::exchange_s(job.cluster, p, v.exchange_group, v.exchange_inside_bytes, v.exchange_outside_bytes) *
+         p.expert_pace;
 }
 
 // DualPipe runs the forward pass of one micro-batch beside the backward pass of another, so that the exchanges of

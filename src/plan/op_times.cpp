@@ -43,6 +43,7 @@ cluster::Group group_on(const OpTimer& timer, layout::Group group) {
     const cluster::Group one = cluster::group_of(cluster, span.size, span.stride);
     all.ranks *= one.ranks;
     all.per_domain *= one.per_domain;
+    all.units *= one.units;
   }
   return all;
 }
@@ -65,11 +66,12 @@ sim::OpTime exchange_time(const OpTimer& timer, const Op& op) {
   const double pace = timer.job.stack.physics.expert_pace;
   spec::Physics only_bytes = timer.job.stack.physics;
   const double inside = op.bytes - op.outside_bytes;
-  const double all = pace * cluster::exchange_s(cluster, only_bytes, inside, op.outside_bytes);
+  const cluster::Group group = group_on(timer, op.group);
+  const double all = pace * cluster::exchange_s(cluster, only_bytes, group, inside, op.outside_bytes);
   only_bytes.collective_latency_s = 0;
   only_bytes.collective_root = 0;
   sim::OpTime time;
-  time.transfer_s = pace * cluster::exchange_s(cluster, only_bytes, inside, op.outside_bytes);
+  time.transfer_s = pace * cluster::exchange_s(cluster, only_bytes, group, inside, op.outside_bytes);
   time.latency_s = all - time.transfer_s;
   time.bytes_per_s = time.transfer_s > 0 ? op.bytes / time.transfer_s : 0;
   return time;

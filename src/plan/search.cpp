@@ -216,11 +216,6 @@ Bound bound_of(const spec::Job& job, const Group& group, int devices) {
           static_cast<double>(std::max(1, job.cluster.devices_per_node)), p.step_fixed_s};
 }
 
-// Beyond its first unit a network may be slower, for whatever is sent.
-bool blocks(const spec::Cluster& cluster, int devices) {
-  return cluster.non_blocking_devices > 0 && devices > cluster.non_blocking_devices;
-}
-
 // Tries the layouts of one group on each number of devices. What they share is kept: times of a pass for each way to
 // keep activations, and how layers are dealt out for each number of stages.
 class GroupSearch {
@@ -264,7 +259,6 @@ class GroupSearch {
   }
 
   void run_on(int devices) {
-    if (blocks(job_.cluster, devices) != blocks(job_.cluster, job_.cluster.devices)) forget_shard();
     job_.cluster.devices = devices;
     for (const int pp : stage_counts(space_, group_, devices)) {
       job_.layout.pp = pp;
@@ -282,11 +276,6 @@ class GroupSearch {
     job_.layout.virtual_stages = pipelining.virtual_stages;
     job_.layout.uneven_ends = pipelining.uneven_ends;
     for (const Keeping& keeping : ways) try_layout(keeping);
-  }
-
-  void forget_shard() {
-    shard_.reset();
-    for (auto& slot : of_group_) slot.reset();
   }
 
   void set(const Keeping& keeping) {
@@ -415,7 +404,7 @@ double least_step_s(const spec::Job& job, const Group& group, int devices) {
 SearchResult search(const Space& space, const SearchOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const bool bounded = options.bounded && !options.pareto && !options.asked && !space.devices.empty();
-  // Bounds are those of the fewest devices, on which nothing is slowed down by a network that blocks.
+  // Bounds are those of the fewest devices, on which the groups span the fewest tiers.
   std::vector<std::pair<std::optional<Bound>, std::size_t>> order(space.groups.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     order[i].second = i;

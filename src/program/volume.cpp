@@ -35,6 +35,7 @@ void add_exchange(const spec::Job& job, const model::Shard& shard, const model::
   if (job.layout.ep <= 1 || work.routed_tokens <= 0) return;
   const double stride = std::max(1, shard.etp);
   const cluster::Group group = cluster::group_of(job.cluster, job.layout.ep, stride);
+  volumes.exchange_group = group;
   const double token_bytes = work.routed_tokens * job.model.hidden * activation_bytes(job);
   const double k = job.model.experts.per_token;
   volumes.exchange_inside_bytes = token_bytes * k * (group.per_domain - 1) / group.per_domain;

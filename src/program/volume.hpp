@@ -35,6 +35,7 @@ struct LayerVolumes {
   cluster::Group context_group;
   double context_bytes = 0;
   // Expert parallelism, one way (dispatch and combine are two): inside the scale-up domain and beyond it.
+  cluster::Group exchange_group;
   double exchange_inside_bytes = 0;
   double exchange_outside_bytes = 0;
 };
