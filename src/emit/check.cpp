@@ -242,7 +242,7 @@ Result<void> expert_ranks_of_torchtitan(const Job& job, Engine engine) {
 Result<void> experts_of_torchtitan(const Job& job, Engine engine) {
   const Layout& layout = job.layout;
   if (job.model.experts.count == 0 || layout.tp == 1) return {};
-  const int etp = expert_tensor_parallel(layout);
+  const int etp = spec::expert_tp(layout);
   const int wanted = layout.ep > 1 ? 1 : layout.tp;
   if (etp == wanted) return {};
   return refusal(engine,

@@ -47,8 +47,6 @@ World world_of(const spec::Job& job) {
   return world;
 }
 
-std::int64_t micro_batches(const spec::Job& job) { return std::llround(layout::micro_batches(job)); }
-
 std::int64_t steps(const spec::Job& job) {
   const spec::Training& training = job.training;
   if (training.tokens <= 0) return 0;
@@ -63,7 +61,7 @@ std::string ranks_text(const spec::Job& job) {
 
 std::string batch_text(const spec::Job& job) {
   return fmt::format("{:.0f} sequences = micro-batch {} × dp {} × {} micro-batches", job.training.global_batch,
-                     job.layout.micro_batch, spec::data_parallel(job), micro_batches(job));
+                     job.layout.micro_batch, spec::data_parallel(job), spec::micro_batches(job));
 }
 
 std::string head_comment(const spec::Job& job, const std::string& what) {

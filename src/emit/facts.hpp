@@ -17,8 +17,7 @@ struct World {
 // REQUIRES: devices that fill whole nodes, or one node in part; check() sees to it.
 World world_of(const spec::Job& job);
 
-std::int64_t micro_batches(const spec::Job& job);  // of one rank in a step
-std::int64_t steps(const spec::Job& job);          // of the whole run; 0: the job does not say how many tokens
+std::int64_t steps(const spec::Job& job);  // of the whole run; 0: the job does not say how many tokens
 
 // "512 ranks = tp 8 × pp 4 × cp 1 × dp 16" and "512 sequences = micro-batch 1 × dp 16 × 32 micro-batches".
 std::string ranks_text(const spec::Job& job);

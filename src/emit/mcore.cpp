@@ -47,8 +47,6 @@ Fp8 fp8_of(const spec::Job& job) {
   return job.training.rowwise_scaling ? Fp8{"hybrid", "blockwise"} : Fp8{"hybrid", "tensorwise"};
 }
 
-int expert_tensor_parallel(const spec::Layout& layout) { return layout.etp > 0 ? layout.etp : layout.tp; }
-
 int optimizer_instances(const spec::Job& job) {
   const int ranks = spec::data_parallel(job) * job.layout.cp;
   return job.layout.shard_group > 0 ? ranks / job.layout.shard_group : 1;

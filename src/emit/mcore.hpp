@@ -30,10 +30,9 @@ struct Fp8 {
 };
 Fp8 fp8_of(const spec::Job& job);
 
-int expert_tensor_parallel(const spec::Layout& layout);  // etp, or tp where it is not written
-int optimizer_instances(const spec::Job& job);           // copies of ZeRO's shards: dp × cp / shard_group
-bool uses_fsdp(const spec::Layout& layout);              // ZeRO 2 and 3
-double auxiliary_loss(const spec::Experts& experts);     // its weight
+int optimizer_instances(const spec::Job& job);        // copies of ZeRO's shards: dp × cp / shard_group
+bool uses_fsdp(const spec::Layout& layout);           // ZeRO 2 and 3
+double auxiliary_loss(const spec::Experts& experts);  // its weight
 std::string_view load_balancing(const spec::Experts& experts);
 
 }  // namespace twinpod::emit

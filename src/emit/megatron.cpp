@@ -148,7 +148,7 @@ FlagGroup layout_flags(const spec::Job& job) {
   add(flags, "--context-parallel-size", layout.cp);
   if (job.model.experts.count > 0) {
     add(flags, "--expert-model-parallel-size", layout.ep);
-    add(flags, "--expert-tensor-parallel-size", expert_tensor_parallel(layout));
+    add(flags, "--expert-tensor-parallel-size", spec::expert_tp(layout));
   }
   add_if(flags, layout.sequence_parallel && layout.tp > 1, "--sequence-parallel");
   add_if(flags, layout.async_tp && layout.tp > 1, "--tp-comm-overlap");

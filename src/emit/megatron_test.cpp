@@ -88,7 +88,7 @@ TEST_P(EachMcoreJob, BatchIsWholeMicroBatchesOfEachCopy) {
   const spec::Job job = job_of(GetParam().text);
   const Flags flags = flags_of(emitted(GetParam().text, "megatron"));
   const int share = number_of(flags, "--micro-batch-size") * spec::data_parallel(job);
-  EXPECT_EQ(number_of(flags, "--global-batch-size"), share * micro_batches(job));
+  EXPECT_EQ(number_of(flags, "--global-batch-size"), share * spec::micro_batches(job));
   EXPECT_EQ(number_of(flags, "--global-batch-size"), static_cast<int>(job.training.global_batch));
 }
 

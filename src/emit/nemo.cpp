@@ -136,7 +136,7 @@ std::string provider_text(const spec::Job& job) {
   call.add("context_parallel_size", layout.cp);
   if (job.model.experts.count > 0) {
     call.add("expert_model_parallel_size", layout.ep);
-    call.add("expert_tensor_parallel_size", expert_tensor_parallel(layout));
+    call.add("expert_tensor_parallel_size", spec::expert_tp(layout));
   }
   call.flag("sequence_parallel", layout.sequence_parallel && layout.tp > 1);
   if (layout.async_tp && layout.tp > 1) call.flag("tp_comm_overlap", true);

@@ -22,7 +22,7 @@ struct Batch {
 // A pipeline works through its micro-batches inside one local batch; without one the trainer accumulates.
 Batch batch_of(const spec::Job& job) {
   const std::int64_t micro = job.layout.micro_batch;
-  return {job.layout.pp > 1 ? micro * micro_batches(job) : micro, micro};
+  return {job.layout.pp > 1 ? micro * static_cast<std::int64_t>(spec::micro_batches(job)) : micro, micro};
 }
 
 std::string_view schedule_name(const spec::Layout& layout) {

@@ -234,7 +234,7 @@ double nearest_batch(const Job& job, double multiple_of) {
 // Narayanan 2021, section 2.2; Megatron refuses anything else.
 Result<void> interleaving_has_whole_rounds(const Job& job) {
   if (!is_interleaved(job.layout)) return {};
-  const double batches = micro_batches(job);
+  const double batches = spec::micro_batches(job);
   if (std::fmod(batches, job.layout.pp) == 0) return {};
   return infeasible(
       fmt::format(
@@ -251,7 +251,7 @@ Result<void> dualpipe_has_two_directions(const Job& job) {
     return infeasible(fmt::format("layout: schedule dualpipe needs an even pp, but it is {}", layout.pp),
                       fmt::format("try pp {} or schedule 1f1b", layout.pp + 1));
   }
-  const double batches = micro_batches(job);
+  const double batches = spec::micro_batches(job);
   if (batches >= 2.0 * layout.pp && std::fmod(batches, 2) == 0) return {};
   const double even = std::max(2.0 * layout.pp, 2 * std::round(batches / 2));
   return infeasible(
@@ -290,7 +290,7 @@ Result<void> experts_divide(const Job& job) {
     return infeasible(fmt::format("layout: ep {} does not divide {} experts", layout.ep, experts.count),
                       fmt::format("try ep {}", nearest_divisor(experts.count, layout.ep)));
   }
-  const std::int64_t etp = layout.etp > 0 ? layout.etp : layout.tp;
+  const std::int64_t etp = spec::expert_tp(layout);
   if (experts.ffn % etp != 0) {
     return infeasible(fmt::format("layout: etp {} does not divide the experts' ffn {}", etp, experts.ffn),
                       fmt::format("try etp {}", nearest_divisor(experts.ffn, etp)));
@@ -371,7 +371,7 @@ Result<void> the_host_can_be_reached(const Job& job) {
 // Both run down one arm of a V and up the other, which needs as many micro-batches as DualPipe for its two directions.
 Result<void> dualpipe_v_fills_the_v(const Job& job) {
   const Layout& layout = job.layout;
-  const double batches = micro_batches(job);
+  const double batches = spec::micro_batches(job);
   if (layout.schedule != Schedule::dualpipe_v || layout.pp == 1 || batches >= 2.0 * layout.pp) return {};
   return infeasible(fmt::format("layout: schedule dualpipe-v needs at least 2 × pp = {} micro-batches, but there are "
                                 "{:.0f}",
@@ -422,10 +422,6 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 }
 
 std::int64_t nearest_divisor(std::int64_t number, std::int64_t wish) { return nearest_of(divisors(number), wish); }
-
-double micro_batches(const Job& job) {
-  return job.training.global_batch / (static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch);
-}
 
 Result<void> check(const Job& job) {
   for (const Rule rule : kRules) {

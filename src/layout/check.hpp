@@ -20,9 +20,6 @@ namespace twinpod::layout {
 
 Result<void> check(const spec::Job& job);
 
-// Micro-batches that each rank works on in a step. REQUIRES: a job that passed.
-double micro_batches(const spec::Job& job);
-
 // Layers that the emptiest stage holds. `uneven_ends`: embedding and head count as a layer each.
 int fewest_layers_of_a_stage(int layers, int pp, bool uneven_ends);
 

@@ -172,7 +172,7 @@ Result<Mesh> mesh_of(const spec::Job& job, const AxisOrder& order) {
   mesh.pp = layout.pp;
   mesh.dp = spec::data_parallel(job);
   mesh.ep = layout.ep;
-  mesh.etp = layout.etp > 0 ? layout.etp : layout.tp;
+  mesh.etp = spec::expert_tp(layout);
   if (job.model.experts.count == 0) mesh.etp = mesh.tp;
   const int copies = mesh.dp * mesh.cp;
   mesh.shard_group = layout.shard_group > 0 ? std::min(layout.shard_group, copies) : copies;

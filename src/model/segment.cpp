@@ -115,7 +115,7 @@ Shard shard_of(const spec::Job& job) {
   shard.tp = job.layout.tp;
   shard.cp = job.layout.cp;
   shard.ep = job.layout.ep;
-  shard.etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
+  shard.etp = spec::expert_tp(job.layout);
   shard.sequence_parallel = job.layout.sequence_parallel;
   shard.micro_batch = job.layout.micro_batch;
   shard.sequence = job.training.sequence;

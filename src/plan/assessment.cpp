@@ -29,7 +29,7 @@ void warn_of_slow_tensor_axis(const spec::Job& job, std::vector<std::string>& li
 }
 
 void warn_of_short_pipeline(const spec::Job& job, std::vector<std::string>& list) {
-  const double batches = layout::micro_batches(job);
+  const double batches = spec::micro_batches(job);
   if (job.layout.pp < 2 || batches >= kOptimisticPipeline * job.layout.pp) return;
   list.push_back(fmt::format("{:.0f} micro-batches for {} stages: a larger global_batch would shrink the bubble",
                              batches, job.layout.pp));

@@ -136,7 +136,7 @@ void add_sharding(const spec::Job& job, const program::PieceParameters& piece, b
   add(job, program::expert_shard_volumes(job, piece.experts), time);
   // What is gathered once for all micro-batches is shared by them.
   const bool once = program::gathers_once_a_step(job);
-  const double sharers = once ? program::micro_batches(job) : 1;
+  const double sharers = once ? spec::micro_batches(job) : 1;
   const double again = gathers_again && !once ? time.gather : 0;
   pass.forward[Part::shard] = exposed_beside(job, pass.forward.total(), time.gather) / sharers;
   pass.backward[Part::shard] = exposed_beside(job, pass.backward.total(), again + time.scatter) / sharers;

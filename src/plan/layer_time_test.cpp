@@ -246,7 +246,7 @@ TEST(LayerTime, KeepingGatheredParametersGathersOnceForAllMicroBatches) {
   job.stack.reshard_after_forward = false;
   const PassTime once = dense_layer(job);
   EXPECT_LT(once.backward[Part::shard], twice.backward[Part::shard]);
-  EXPECT_NEAR(once.forward[Part::shard] * program::micro_batches(job), twice.forward[Part::shard], 1e-12);
+  EXPECT_NEAR(once.forward[Part::shard] * spec::micro_batches(job), twice.forward[Part::shard], 1e-12);
 }
 
 TEST(LayerTime, ParkingActivationsShowsWhereTheHostIsSlow) {

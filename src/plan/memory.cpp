@@ -16,8 +16,6 @@ using model::LayerKind;
 
 constexpr int kGatheredLayers = 2;  // ZeRO-3 gathers the next layer while one is computed
 
-double experts_tensor_ranks(const spec::Job& job) { return job.layout.etp > 0 ? job.layout.etp : job.layout.tp; }
-
 // What all stages of a job have in common, computed once: a search asks for the peak of millions of layouts.
 struct Scene {
   const spec::Job& job;
@@ -40,7 +38,7 @@ Scene scene_of(const spec::Job& job) {
   Scene scene{job, model::parameters(job.model), model::shard_of(job), model::activation_rules(job),
               program::bytes_of_parameter(job)};
   const spec::Model& model = job.model;
-  scene.micro_batches = program::micro_batches(job);
+  scene.micro_batches = spec::micro_batches(job);
   scene.shards = program::shard_ranks(job);
   scene.expert_shards = program::expert_shard_ranks(job);
   const auto stored = [&](LayerKind kind) { return layer_activation_bytes(model, scene.shard, kind, scene.rules); };
@@ -105,7 +103,7 @@ RankParameters parameters_of(const Scene& scene, const Stage& stage) {
   const double tp = job.layout.tp;
   const double router = count.router;
   const double expert_layer = (count.shared_experts - router) / tp + router;
-  const double routed = count.routed_experts / (job.layout.ep * experts_tensor_ranks(job));
+  const double routed = count.routed_experts / (static_cast<double>(job.layout.ep) * spec::expert_tp(job.layout));
   RankParameters rank;
   rank.dense = stage.layers * (count.attention / tp + count.norms) + stage.dense_layers() * count.mlp / tp +
                stage.expert_layers * expert_layer;

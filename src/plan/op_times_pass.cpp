@@ -101,7 +101,7 @@ std::array<Budget, 6> budgets_of(const spec::Job& job, const Unit& unit) {
 
 // What ZeRO-3 traffic adds to this pass of the unit. What is gathered once a step shows in that pass only.
 double exposed_shards_s(const OpTimer& timer, const Unit& unit, Phase phase) {
-  const double sharers = program::gathers_once_a_step(timer.job) ? program::micro_batches(timer.job) : 1;
+  const double sharers = program::gathers_once_a_step(timer.job) ? spec::micro_batches(timer.job) : 1;
   if (phase == Phase::forward) return sharers * unit.pass->forward[Part::shard];
   const double all = sharers * unit.pass->backward[Part::shard];
   const double backward = unit.pass->backward.total();

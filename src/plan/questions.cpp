@@ -214,7 +214,7 @@ std::vector<std::string> layout_changes(const Layout& from, const Layout& to) {
   number("pp", from.pp, to.pp);
   number("cp", from.cp, to.cp);
   number("ep", from.ep, to.ep);
-  if (from.etp != to.etp) number("etp", from.etp > 0 ? from.etp : from.tp, to.etp > 0 ? to.etp : to.tp);
+  if (from.etp != to.etp) number("etp", spec::expert_tp(from), spec::expert_tp(to));
   word("schedule", spec::name_of(from.schedule), spec::name_of(to.schedule));
   number("virtual stages", from.virtual_stages, to.virtual_stages);
   number("micro-batch", from.micro_batch, to.micro_batch);

@@ -183,8 +183,7 @@ void add_axes(Changes& changes) {
     add_steps(changes, kExperts, "ep {}", own.ep, divisors(job.model.experts.count),
               [](Layout& l, int v) { l.ep = v; });
     const std::vector<std::int64_t> splits = {1, own.tp};
-    add_steps(changes, kExpertTensor, "etp {}", own.etp > 0 ? own.etp : own.tp, splits,
-              [](Layout& l, int v) { l.etp = v; });
+    add_steps(changes, kExpertTensor, "etp {}", spec::expert_tp(own), splits, [](Layout& l, int v) { l.etp = v; });
   }
   add_steps(changes, kMicroBatch, "micro-batch {}", own.micro_batch, divisors(job.training.global_batch),
             [](Layout& l, int v) { l.micro_batch = v; });

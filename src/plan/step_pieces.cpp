@@ -99,7 +99,7 @@ double optimizer_s(const spec::Job& job, const RankParameters& rank) {
     // Gradients go to the host and parameters come back; the update itself is bound by the host's memory, which all
     // devices of the node share.
     // From ZeRO 2 on, without a pipeline, they are summed there, so they go after every micro-batch.
-    const double times = job.layout.zero >= 2 && job.layout.pp == 1 ? program::micro_batches(job) : 1;
+    const double times = job.layout.zero >= 2 && job.layout.pp == 1 ? spec::micro_batches(job) : 1;
     const double travel = owned * (4 * times + 2) / std::max(1.0, job.cluster.device.host_bytes_per_s);
     const double devices = std::min(job.cluster.devices, job.cluster.devices_per_node);
     return travel + owned * devices * kHostUpdateBytes / kHostMemoryBytesPerS;
@@ -276,7 +276,7 @@ StageShares stage_shares(const spec::Job& job) {
 StepSum step_sum(const spec::Job& job, const ShardTimes& shard, const PassTimes& pass, const StageShares& stages) {
   const spec::Physics& p = job.stack.physics;
   StepSum step;
-  step.micro_batches = program::micro_batches(job);
+  step.micro_batches = spec::micro_batches(job);
   const double transfer = transfer_s(job, shard.shard);
   const std::vector<program::StageRun> runs = stage_runs(job, pass, stages, transfer, step);
   step.pipeline_s *= p.pace * step.micro_batches;

@@ -165,7 +165,7 @@ Order zb_v(int stages, int micro_batches) {
 Result<Order> order_of(const spec::Job& job) {
   const spec::Layout& layout = job.layout;
   const int p = layout.pp;
-  const int m = static_cast<int>(layout::micro_batches(job));
+  const int m = static_cast<int>(spec::micro_batches(job));
   const double passes = 3.0 * p * m * std::max(2, layout.virtual_stages);
   if (passes > kMostPasses) {
     return infeasible(

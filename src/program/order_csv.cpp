@@ -160,7 +160,7 @@ Result<std::vector<Seen>> seen_once(const std::vector<Row>& rows, const std::str
 }  // namespace
 
 Result<Order> read_order(const std::string& text, const std::string& file, const spec::Job& job) {
-  const Limits limits{job.layout.pp, static_cast<int>(layout::micro_batches(job)), job.layout.virtual_stages};
+  const Limits limits{job.layout.pp, static_cast<int>(spec::micro_batches(job)), job.layout.virtual_stages};
   Result<std::vector<Row>> rows = rows_of(text, file, limits);
   if (!rows) return tl::unexpected(rows.error());
   const Result<std::vector<Seen>> seen = seen_once(*rows, file, limits);

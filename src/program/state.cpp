@@ -37,7 +37,7 @@ double narrow_copies(const spec::Job& job) {
 }
 
 double routed_on_rank(const spec::Job& job, const model::ParameterCount& count) {
-  const double etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
+  const double etp = spec::expert_tp(job.layout);
   return count.routed_experts / (job.layout.ep * etp);
 }
 

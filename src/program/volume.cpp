@@ -72,11 +72,6 @@ double gathered_bytes(const spec::Job& job) {
   return spec::is_wide(job.training.precision) ? 4 : job.stack.gather_bytes;
 }
 
-double micro_batches(const spec::Job& job) {
-  const double at_once = static_cast<double>(spec::data_parallel(job)) * job.layout.micro_batch;
-  return std::max(1.0, job.training.global_batch / at_once);
-}
-
 LayerVolumes layer_volumes(const spec::Job& job, const model::Shard& shard, const model::LayerWork& work,
                            model::LayerKind kind) {
   LayerVolumes volumes;
@@ -120,7 +115,7 @@ double shard_ranks(const spec::Job& job) {
 
 double expert_shard_ranks(const spec::Job& job) {
   const double ranks = static_cast<double>(spec::data_parallel(job)) * job.layout.cp * job.layout.tp;
-  const double etp = job.layout.etp > 0 ? job.layout.etp : job.layout.tp;
+  const double etp = spec::expert_tp(job.layout);
   return std::max(1.0, ranks / (job.layout.ep * etp));
 }
 

@@ -22,9 +22,6 @@ double activation_bytes(const spec::Job& job);
 double scattered_bytes(const spec::Job& job);
 double gathered_bytes(const spec::Job& job);
 
-// Micro-batches that a rank works on in a step; at least one.
-double micro_batches(const spec::Job& job);
-
 // Of one micro-batch's forward pass through one layer, on one rank.
 struct LayerVolumes {
   // Tensor parallelism: all-reduces, or with sequence parallelism as many pairs of gather and scatter.

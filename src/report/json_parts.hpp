@@ -43,7 +43,7 @@ inline Json layout_json(const spec::Layout& l, int dp) {
                {"virtual_stages", l.virtual_stages},
                {"cp", l.cp},
                {"ep", l.ep},
-               {"etp", l.etp > 0 ? l.etp : l.tp},
+               {"etp", spec::expert_tp(l)},
                {"sequence_parallel", l.sequence_parallel},
                {"zero", l.zero},
                {"shard_group", l.shard_group},

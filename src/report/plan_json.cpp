@@ -140,7 +140,7 @@ std::string csv_row(std::size_t rank, const Candidate& c, const PlanFigures& fig
   const auto known = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
   std::string row =
       fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},", rank, c.devices, l.dp, l.tp, l.pp, l.virtual_stages, l.cp,
-                  l.ep, l.etp > 0 ? l.etp : l.tp, l.sequence_parallel, l.zero, l.shard_group, l.micro_batch);
+                  l.ep, spec::expert_tp(l), l.sequence_parallel, l.zero, l.shard_group, l.micro_batch);
   row += fmt::format("{},{},{},{},{},{},{},", spec::name_of(l.recompute), l.recompute_layers, spec::name_of(l.schedule),
                      l.servers, l.offload_optimizer, l.offload_activations, l.uneven_ends);
   return row + fmt::format("{},{},{},{},{},{}\r\n", c.step_time_s, figures.mfu, c.memory_bytes, figures.tokens_per_s,

@@ -53,6 +53,11 @@ inline int data_parallel(const Job& job) {
   return static_cast<int>(job.cluster.devices / model_ranks);
 }
 
+// Micro-batches that each rank works on in a step; a whole number of them in a job that passed layout::check.
+inline double micro_batches(const Job& job) {
+  return job.training.global_batch / (static_cast<double>(data_parallel(job)) * job.layout.micro_batch);
+}
+
 // The nearest number of sequences to so many tokens that every data-parallel rank can share, at least one micro-batch
 // each.
 double shared_batch(const Job& job, double tokens);

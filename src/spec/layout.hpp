@@ -38,6 +38,9 @@ struct Layout {
   int dp = 0;                        // as the user wrote it, to be checked; 0: not written
 };
 
+// Tensor parallel inside an expert.
+inline int expert_tp(const Layout& layout) { return layout.etp > 0 ? layout.etp : layout.tp; }
+
 // What a stack, or an engine that a launch is written for, can run. A search keeps to it unless it is told otherwise;
 // an estimate does not: it answers for what could be built, too.
 struct Abilities {
