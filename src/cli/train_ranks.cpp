@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 
+#include "cli/command.hpp"
 #include "cli/train_teller.hpp"
 #include "core/files.hpp"
 #include "core/half.hpp"

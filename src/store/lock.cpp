@@ -75,7 +75,7 @@ class OwnerLock final : public StoreLock {
     if (std::chrono::steady_clock::now() - heard_ < settings_.silent_for) return {};
     return infeasible(
         fmt::format("{}: it could not be said for {} s that this job saves there, so that another one may", root_,
-                    settings_.silent_for.count() / 1000.0));
+                    static_cast<double>(settings_.silent_for.count()) / 1000));
   }
 
  private:
