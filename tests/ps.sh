@@ -59,7 +59,7 @@ port=$((20000 + $$ % 400 * 100))
 start_host() {  # start_host HOST FLAG...: in the background
   local host=$1
   shift
-  timeout 60 "$program" train "$job" --hosts 127.0.0.1,127.0.0.1 --host "$host" --port "$port" --json "$@" \
+  timeout 60 "$program" train "$job" --hosts 127.0.0.1,127.0.0.1 --host "$host" --port "$port" --key "$scratch/job.key" --json "$@" \
     >"$scratch/host$host.json" 2>"$scratch/host$host.err" </dev/null &
   last_host=$!
 }
@@ -213,6 +213,8 @@ check "refuses ranks" refuses 2 "--workers N" --servers 1 --workers 2 --ranks 2
 check "refuses more copies than servers" refuses 2 "each copy is on a server" --servers 1 --workers 2 --copies 2
 check "refuses a fault of nobody" refuses 2 "0 to 1" --servers 2 --workers 2 --fault kill:server:2@3
 check "refuses more hosts than workers" refuses 2 "one on each host" --servers 1 --workers 1 --hosts 10.0.0.1,10.0.0.2
+check "refuses hosts without a key" refuses 2 "--key job.key" --servers 1 --workers 2 --hosts 10.0.0.1,10.0.0.2
+check "refuses a key without hosts" refuses 2 "--key without --hosts" --servers 1 --workers 2 --key job.key
 check "refuses a host without servers" refuses 2 "--servers" --host 1
 check "refuses a fault without servers" refuses 2 "--servers" --fault kill:server:2@3
 
