@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <climits>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <thread>
 
 #include "core/nearest.hpp"
+#include "core/signals.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -44,7 +44,9 @@ struct Process {
   ~Process() {
     if (to != nullptr) std::fclose(to);
     if (from != nullptr) std::fclose(from);
-    if (pid > 0) waitpid(pid, nullptr, 0);
+    if (pid <= 0) return;
+    waitpid(pid, nullptr, 0);
+    forget_child(pid);
   }
 };
 
@@ -74,13 +76,12 @@ std::shared_ptr<Process> start(const std::vector<std::string>& command) {
   std::array<int, 2> up{};
   if (pipe(down.data()) != 0) return process;
   if (pipe(up.data()) != 0) return process;
-  process->pid = fork();
+  process->pid = fork_child(ChildKind::executes);
   if (process->pid == 0) become(command, down[0], up[1]);
   close(down[0]);
   close(up[1]);
   process->to = fdopen(down[1], "w");
   process->from = fdopen(up[0], "r");
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that ends early is a peer without an answer
   return process;
 }
 

@@ -1,16 +1,20 @@
 #include "cli/bench_store.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/progress.hpp"
+#include "core/signals.hpp"
 #include "core/table.hpp"
+#include "core/temporary.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "store/direct_files.hpp"
@@ -67,12 +71,27 @@ Result<StoreRequest> store_request_of(const Arguments& arguments) {
 
 // What the command prints; nullopt: there is no such command, or it failed.
 std::optional<std::string> output_of(const std::string& command) {
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return std::nullopt;
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  const pid_t pid = fork_child(ChildKind::executes);
+  if (pid == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    execl("/bin/sh", "sh", "-c", fmt::format("exec {}", command).c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  if (pid < 0) close(ends[0]);
+  if (pid < 0) return std::nullopt;
   std::string text;
   std::array<char, 4096> part{};
-  while (const std::size_t count = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), count);
-  if (::pclose(pipe) != 0) return std::nullopt;
+  ssize_t count = 0;
+  while ((count = read(ends[0], part.data(), part.size())) > 0)
+    text.append(part.data(), static_cast<std::size_t>(count));
+  close(ends[0]);
+  int status = -1;
+  waitpid(pid, &status, 0);
+  forget_child(pid);
+  if (status != 0) return std::nullopt;
   return text;
 }
 
@@ -174,15 +193,11 @@ Result<std::string> bench_store(const Arguments& arguments) {
   }
   const Result<store::OpenedStore> opened = store::open_files(request->folder);
   if (!opened) return tl::unexpected(opened.error());
-  const std::string folder = fmt::format("{}/twinpod-bench-store", opened->root);
-  std::error_code ignored;
-  if (!std::filesystem::create_directory(folder, ignored)) {
-    return input_error(fmt::format("{}: cannot be created: {}", folder, ignored ? ignored.message() : "it is there"),
-                       "remove it, or name a folder that can be written to");
-  }
+  const Result<TemporaryFolder> made = TemporaryFolder::in(opened->root, "twinpod-bench-store-");
+  if (!made) return tl::unexpected(made.error());
+  const std::string& folder = made->path();
   const std::string way = store::way_of_moving(folder);
   const Result<Rates> rates = measure(*request, folder, *opened->files, way);
-  std::filesystem::remove_all(folder, ignored);
   if (!rates) return tl::unexpected(rates.error());
   return arguments.has("json") ? json_text(*request, *rates, way) : table_text(*request, *rates, way);
 }

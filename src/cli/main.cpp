@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "core/guarded.hpp"
+#include "core/signals.hpp"
 
 namespace {
 
@@ -20,6 +21,7 @@ void fill_standard_streams() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  twinpod::take_signals();
   fill_standard_streams();
   twinpod::end_with_a_message_when_terminated();
   return twinpod::cli::run(std::vector<std::string>(argv + 1, argv + argc));

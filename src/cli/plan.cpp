@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
 #include <csignal>
 #include <map>
 
@@ -12,6 +11,7 @@
 #include "core/files.hpp"
 #include "core/nearest.hpp"
 #include "core/progress.hpp"
+#include "core/signals.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "emit/emit.hpp"
@@ -58,30 +58,19 @@ constexpr std::array kPlanOutputFlags = {
 constexpr std::array kFlagsOfPlan =
     joined(joined(joined(kPlanFlags, kTrainingFlags), kQuestionFlags), kPlanOutputFlags);
 
-std::atomic<bool> interrupted = false;
-
 // Ctrl-C ends the search, not the program, while this lives; a second one ends the program.
 class Interruptible {
  public:
-  Interruptible() {
-    interrupted = false;
-    before_ = std::signal(SIGINT, [](int) {
-      interrupted = true;
-      std::signal(SIGINT, SIG_DFL);
-    });
-  }
-  ~Interruptible() { std::signal(SIGINT, before_); }
+  Interruptible() { wish_for({SIGINT}); }
+  ~Interruptible() { forget_wish(); }
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
-
- private:
-  void (*before_)(int) = SIG_DFL;
 };
 
 plan::SearchResult search_with_progress(const plan::Space& space, plan::SearchOptions options) {
   const Interruptible guard;
   Progress progress("search", space.groups.size());
-  options.stop = &interrupted;
+  options.stop = &wished();
   options.progress = [&](std::size_t, std::size_t) { progress.advance(); };
   return plan::search(space, options);
 }

@@ -10,6 +10,7 @@
 #include "cli/command.hpp"
 #include "core/guarded.hpp"
 #include "core/nearest.hpp"
+#include "core/signals.hpp"
 #include "report/json.hpp"
 
 namespace twinpod::cli {
@@ -26,6 +27,7 @@ constexpr char kWithError = '\x16';
 int print_answer(const std::string& text) {
   print(stdout, text);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  if (errno == EPIPE) end_without_reader();
   print(stderr, fmt::format("{}: standard output cannot be written: {}\n", kProgram, std::strerror(errno)));
   return 1;
 }

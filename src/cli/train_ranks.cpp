@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <fstream>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "cli/train_teller.hpp"
 #include "core/files.hpp"
 #include "core/half.hpp"
+#include "core/signals.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/processor.hpp"
 #include "machine/machine.hpp"
@@ -47,6 +49,12 @@ Result<void> write_timeline(const TrainRequest& request, const program::Program&
   std::vector<int> lines;
   for (std::size_t i = 0; i < timeline.ranks.size(); ++i) lines.push_back(static_cast<int>(i));
   return report::write_trace({program, timeline, lines}, request.trace);
+}
+
+// Who saves ends behind a step, from the first one on; before it nothing would be lost.
+bool asked_to_stop() {
+  wish_for({SIGINT, SIGTERM, SIGHUP});
+  return wished() != 0;
 }
 
 std::vector<std::string> notes_of(const TrainRequest& request, const spec::Job& job) {
@@ -159,7 +167,7 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   if (!values) return refusal(values.error());
   settings.checkpoints.values = std::move(*values);
   settings.warn = [&](const std::string& text) { teller.warn(text); };
-  if (request.stop) settings.asked_to_stop = [&] { return request.stop->asked() != 0; };
+  if (!request.store.settings.tiers.empty()) settings.asked_to_stop = asked_to_stop;
   const Result<train::LoopResult> run = train::run_loop<T>(job, plan.program, world, plan.samples, settings);
   teller.end();
   if (!run) return tl::unexpected(run.error());

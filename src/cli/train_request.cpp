@@ -219,18 +219,7 @@ Result<data::TokenData> open_data(const spec::Data& wanted) {
   }
   const Result<std::vector<data::TextFile>> files = data::find_text_files(wanted.text);
   if (!files) return tl::unexpected(files.error());
-  std::string folder = (fs::temp_directory_path() / "twinpod-data-XXXXXX").string();
-  if (mkdtemp(folder.data()) == nullptr) return input_error(fmt::format("cannot make a folder {}", folder), "");
-  const std::string name = folder + "/tokens";
-  const Result<data::Prepared> prepared = data::prepare(*files, {.output = name}, {});
-  Result<data::TokenData> data = prepared ? data::open_tokens(name) : tl::unexpected(prepared.error());
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
-  if (data) {
-    data->name = fmt::format("{}", fmt::join(wanted.text, ", "));
-    data->of_text = true;
-  }
-  return data;
+  return data::tokens_of_text(*files, fmt::format("{}", fmt::join(wanted.text, ", ")));
 }
 
 Result<double> timeout_of(const Arguments& arguments) {
@@ -291,7 +280,6 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   if (!step) return tl::unexpected(step.error());
   const Result<double> timeout_s = timeout_of(arguments);
   if (!timeout_s) return tl::unexpected(timeout_s.error());
-  if (!store->settings.tiers.empty()) request.stop = std::make_shared<const StopSignal>();
   request.store = std::move(*store);
   request.document = std::move(*document);
   request.job_folder = fs::absolute(fs::path(".") / wanted->file).parent_path().string();  // a model has no file

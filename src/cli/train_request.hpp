@@ -4,12 +4,10 @@
 //     Result<TrainPlan> plan = plan_training(*request, 2);      // the job, its Program and its samples for two ranks
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/args.hpp"
-#include "cli/stop_signal.hpp"
 #include "cli/train_faults.hpp"
 #include "cli/train_store.hpp"
 #include "comm/communicator.hpp"
@@ -42,7 +40,6 @@ struct TrainRequest {
   TrainStore store = {};                                // where it is saved, and resumed from
   spec::Node document = {};                             // of the job, for checkpoints
   std::string job_folder = {};                          // that paths in it start at
-  std::shared_ptr<const StopSignal> stop = {};          // null: signals end it at once
   std::optional<ps::Choice> served = {};                // with a parameter server; none: by all-reduce
   Faults faults = {};                                   // of its processes, on purpose
   std::vector<std::string> hosts = {};                  // of the parameter server; none: this one

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "comm/reach.hpp"
 #include "comm/world.hpp"
 #include "core/guarded.hpp"
+#include "core/signals.hpp"
 
 namespace twinpod::comm {
 namespace {
@@ -125,11 +125,9 @@ void keep_to_own_cores(int rank, int ranks) {
 }
 
 // The rest of a rank's process; never returns.
-[[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options, const Body& body,
-                          pid_t launcher) noexcept {  // nothing of the launcher is cleaned up by a rank
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+[[noreturn]] void be_rank(const Segment& segment, int rank, const Options& options,
+                          const Body& body) noexcept {  // nothing of the launcher is cleaned up by a rank
   allow_reaching();
-  if (getppid() != launcher) _exit(1);  // it died before we could ask to be told
   keep_to_own_cores(rank, segment.ranks);
   const Result<std::string> answer = live(segment, rank, options, body);
   if (answer && rank == 0) {
@@ -169,6 +167,7 @@ void look_after(const Segment& segment, const Options& options, std::vector<Chil
       child.stopped_ns = 0;
     } else {
       child.gone = true;
+      forget_child(child.pid);
       close(child.watch);
       child.watch = -1;
       note_exit(segment, options, rank, status);
@@ -211,15 +210,17 @@ void look_after_all(const Segment& segment, const Options& options, std::vector<
 
 Result<void> fork_ranks(const Segment& segment, const Options& options, const Body& body,
                         std::vector<Child>& children) {
-  const pid_t launcher = getpid();
   allow_reaching();
   std::fflush(nullptr);
   for (int rank = 0; rank < segment.ranks; ++rank) {
-    const pid_t pid = fork();
-    if (pid == 0) be_rank(segment, rank, options, body, launcher);
+    const pid_t pid = fork_child();
+    if (pid == 0) be_rank(segment, rank, options, body);
     if (pid < 0) {
       for (const Child& child : children) kill(child.pid, SIGKILL);
-      for (const Child& child : children) waitpid(child.pid, nullptr, 0);
+      for (const Child& child : children) {
+        waitpid(child.pid, nullptr, 0);
+        forget_child(child.pid);
+      }
       return infeasible(fmt::format("rank {}: fork failed: {}", rank, std::strerror(errno)), "fewer ranks");
     }
     children.push_back({pid, static_cast<int>(syscall(SYS_pidfd_open, pid, 0))});

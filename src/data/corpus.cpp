@@ -146,11 +146,11 @@ Result<std::vector<TextFile>> find_text_files(const std::vector<std::string>& pa
   return files;
 }
 
-Result<Prepared> prepare(const std::vector<TextFile>& files, const PrepareRequest& request,
-                         const std::function<void(std::int64_t)>& advance) {
+namespace {
+
+Result<Prepared> write_documents(const std::vector<TextFile>& files, TokenWriter& writer,
+                                 const std::function<void(std::int64_t)>& advance) {
   Prepared done;
-  TokenWriter writer(request.output, type_for_vocabulary(kBytesVocabulary));
-  if (Result<void> opened = writer.open(request.replace); !opened) return tl::unexpected(opened.error());
   for (const TextFile& file : files) {
     if (Result<void> added = add_document(file, writer, done); !added) return tl::unexpected(added.error());
     if (advance) advance(file.bytes);
@@ -158,10 +158,31 @@ Result<Prepared> prepare(const std::vector<TextFile>& files, const PrepareReques
   done.documents = writer.num_documents();
   done.tokens = writer.num_tokens();
   if (Result<void> right = require_text(done); !right) return tl::unexpected(right.error());
+  return done;
+}
+
+}  // namespace
+
+Result<TokenData> tokens_of_text(const std::vector<TextFile>& files, const std::string& name) {
+  TokenWriter writer(name, type_for_vocabulary(kBytesVocabulary));
+  if (Result<void> opened = writer.open_nameless(fs::temp_directory_path().string()); !opened)
+    return tl::unexpected(opened.error());
+  if (Result<Prepared> written = write_documents(files, writer, {}); !written) return tl::unexpected(written.error());
+  Result<TokenData> data = writer.keep_nameless();
+  if (data) data->of_text = true;
+  return data;
+}
+
+Result<Prepared> prepare(const std::vector<TextFile>& files, const PrepareRequest& request,
+                         const std::function<void(std::int64_t)>& advance) {
+  TokenWriter writer(request.output, type_for_vocabulary(kBytesVocabulary));
+  if (Result<void> opened = writer.open(request.replace); !opened) return tl::unexpected(opened.error());
+  Result<Prepared> done = write_documents(files, writer, advance);
+  if (!done) return done;
   if (Result<void> written = writer.finish(); !written) return tl::unexpected(written.error());
   for (const char* suffix : {".bin", ".idx"}) {
     std::error_code error;
-    done.output_bytes += static_cast<std::int64_t>(fs::file_size(name_without_suffix(request.output) + suffix, error));
+    done->output_bytes += static_cast<std::int64_t>(fs::file_size(name_without_suffix(request.output) + suffix, error));
   }
   return done;
 }

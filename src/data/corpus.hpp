@@ -15,6 +15,7 @@
 
 #include "core/error.hpp"
 #include "data/tokenizer.hpp"
+#include "data/tokens.hpp"
 
 namespace twinpod::data {
 
@@ -45,5 +46,8 @@ struct Prepared {
 // `advance` is told of every so many bytes of the files.
 Result<Prepared> prepare(const std::vector<TextFile>& files, const PrepareRequest& request,
                          const std::function<void(std::int64_t)>& advance);
+
+// In files without names, which go with the process. `name` is what the data is called.
+Result<TokenData> tokens_of_text(const std::vector<TextFile>& files, const std::string& name);
 
 }  // namespace twinpod::data

@@ -22,8 +22,6 @@ MappedFile::~MappedFile() {
   if (address_ != nullptr) ::munmap(address_, size_);
 }
 
-namespace {
-
 Result<MappedFile> map_descriptor(const std::string& path, int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) {
@@ -36,8 +34,6 @@ Result<MappedFile> map_descriptor(const std::string& path, int descriptor) {
   if (address == MAP_FAILED) return file_error(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   return MappedFile(address, size);
 }
-
-}  // namespace
 
 Result<MappedFile> map_file(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -38,6 +38,7 @@ class MappedFile {
 };
 
 Result<MappedFile> map_file(const std::string& path);
+Result<MappedFile> map_descriptor(const std::string& path, int descriptor);  // the path is for messages
 
 // Starts to read these bytes of a mapped file, without waiting for them.
 void read_ahead(std::span<const std::byte> bytes);

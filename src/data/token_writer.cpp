@@ -21,12 +21,6 @@ tl::unexpected<Error> system_error(const std::string& path, std::string_view wha
   return file_error(path, fmt::format("cannot be {}: {}", what, std::strerror(errno)));
 }
 
-Result<int> create(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor < 0) return system_error(path, "created");
-  return descriptor;
-}
-
 Result<void> write_all(const std::string& path, int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -55,9 +49,6 @@ Result<void> settle_folder_of(const std::string& path) {
   if (descriptor < 0) return system_error(folder, "opened");
   return settle(folder, descriptor);
 }
-
-// In the same folder, so that renaming is one step; with the process in it, so that two writers do not meet.
-std::string temporary_name(const std::string& path) { return fmt::format("{}.partial-{}", path, ::getpid()); }
 
 template <typename T>
 void append_value(std::vector<std::byte>& bytes, T value) {
@@ -94,18 +85,7 @@ void convert(TokenType type, std::span<const std::int32_t> tokens, std::vector<s
 }  // namespace
 
 TokenWriter::TokenWriter(const std::string& name, TokenType type)
-    : name_(name_without_suffix(name)),
-      type_(type),
-      bin_(name_ + ".bin"),
-      index_(name_ + ".idx"),
-      temporary_bin_(temporary_name(bin_)),
-      temporary_index_(temporary_name(index_)) {}
-
-TokenWriter::~TokenWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  std::remove(temporary_bin_.c_str());
-}
+    : name_(name_without_suffix(name)), type_(type), bin_(name_ + ".bin"), index_(name_ + ".idx") {}
 
 Result<void> TokenWriter::keep(Result<void> result) {
   if (!result && failed_) failed_ = result;
@@ -119,9 +99,20 @@ Result<void> TokenWriter::open(bool replace) {
       return keep(file_error(path, "is already there", "--force replaces it; or write to another name with --output"));
     }
   }
-  const Result<int> descriptor = create(temporary_bin_);
-  if (!descriptor) return keep(tl::unexpected(descriptor.error()));
-  descriptor_ = *descriptor;
+  Result<FutureFile> file = FutureFile::at(bin_);
+  if (!file) return keep(tl::unexpected(file.error()));
+  bin_file_ = std::move(*file);
+  descriptor_ = bin_file_.descriptor();
+  return {};
+}
+
+Result<void> TokenWriter::open_nameless(const std::string& folder) {
+  for (NamelessFile* const file : {&nameless_bin_, &nameless_index_}) {
+    Result<NamelessFile> made = NamelessFile::in(folder);
+    if (!made) return keep(tl::unexpected(made.error()));
+    *file = std::move(*made);
+  }
+  descriptor_ = nameless_bin_.descriptor();
   return {};
 }
 
@@ -137,7 +128,7 @@ Result<void> TokenWriter::append(std::span<const std::int32_t> tokens) {
     left -= taken;
   }
   convert(type_, tokens, buffer_);
-  return keep(write_all(temporary_bin_, descriptor_, buffer_));
+  return keep(write_all(bin_, descriptor_, buffer_));
 }
 
 void TokenWriter::end_document() {
@@ -145,7 +136,7 @@ void TokenWriter::end_document() {
   bounds_.push_back(static_cast<std::int64_t>(lengths_.size()));
 }
 
-Result<void> TokenWriter::write_index() {
+Result<void> TokenWriter::write_index(int descriptor) {
   std::vector<std::byte> bytes;
   bytes.reserve(kIndexHeaderBytes + 12 * lengths_.size() + 8 * bounds_.size());
   for (const char c : kIndexMagic) append_value(bytes, c);
@@ -160,33 +151,38 @@ Result<void> TokenWriter::write_index() {
     place += length * bytes_of(type_);
   }
   for (const std::int64_t bound : bounds_) append_value(bytes, bound);
-  const Result<int> descriptor = create(temporary_index_);
-  if (!descriptor) return tl::unexpected(descriptor.error());
-  const Result<void> written = write_all(temporary_index_, *descriptor, bytes);
-  const Result<void> settled = settle(temporary_index_, *descriptor);
-  return written ? settled : written;
+  return write_all(index_, descriptor, bytes);
 }
 
 // An old index must never stand beside new tokens, so it goes first.
-Result<void> TokenWriter::replace_files() {
+Result<void> TokenWriter::replace_files(FutureFile& index_file) {
   if (::unlink(index_.c_str()) != 0 && errno != ENOENT) return system_error(index_, "removed");
-  if (std::rename(temporary_bin_.c_str(), bin_.c_str()) != 0) return system_error(bin_, "written");
-  if (std::rename(temporary_index_.c_str(), index_.c_str()) != 0) return system_error(index_, "written");
+  if (Result<void> named = bin_file_.publish(); !named) return named;
+  if (Result<void> named = index_file.publish(); !named) return named;
   return settle_folder_of(index_);
 }
 
 Result<void> TokenWriter::finish() {
   if (!failed_) return failed_;
   if (open_sequence_) end_document();
-  Result<void> done = settle(temporary_bin_, descriptor_);
-  descriptor_ = -1;
-  if (done) done = write_index();
-  if (done) done = replace_files();
-  if (!done) {
-    std::remove(temporary_bin_.c_str());
-    std::remove(temporary_index_.c_str());
-  }
+  Result<FutureFile> index_file = FutureFile::at(index_);
+  if (!index_file) return keep(tl::unexpected(index_file.error()));
+  Result<void> done = bin_file_.settle();
+  if (done) done = write_index(index_file->descriptor());
+  if (done) done = index_file->settle();
+  if (done) done = replace_files(*index_file);
   return keep(done);
+}
+
+Result<TokenData> TokenWriter::keep_nameless() {
+  if (!failed_) return tl::unexpected(failed_.error());
+  if (open_sequence_) end_document();
+  if (Result<void> done = write_index(nameless_index_.descriptor()); !done) return tl::unexpected(done.error());
+  Result<MappedFile> index = map_descriptor(index_, nameless_index_.descriptor());
+  if (!index) return tl::unexpected(index.error());
+  Result<MappedFile> tokens = map_descriptor(bin_, nameless_bin_.descriptor());
+  if (!tokens) return tl::unexpected(tokens.error());
+  return tokens_of(name_, std::move(*index), std::move(*tokens));
 }
 
 }  // namespace twinpod::data

@@ -95,17 +95,21 @@ std::string name_without_suffix(const std::string& path) {
 }
 
 Result<TokenData> open_tokens(const std::string& name) {
-  TokenData data;
-  data.name = name_without_suffix(name);
-  const std::string index_path = data.name + ".idx";
-  Result<MappedFile> index_file = map_file(index_path);
-  if (!index_file) return tl::unexpected(index_file.error());
-  Result<MappedFile> tokens = map_file(data.name + ".bin");
+  const std::string path = name_without_suffix(name);
+  Result<MappedFile> index = map_file(path + ".idx");
+  if (!index) return tl::unexpected(index.error());
+  Result<MappedFile> tokens = map_file(path + ".bin");
   if (!tokens) return tl::unexpected(tokens.error());
-  data.index_file = std::move(*index_file);
-  data.tokens = std::move(*tokens);
+  return tokens_of(path, std::move(*index), std::move(*tokens));
+}
+
+Result<TokenData> tokens_of(const std::string& name, MappedFile index_file, MappedFile tokens) {
+  TokenData data;
+  data.name = name;
+  data.index_file = std::move(index_file);
+  data.tokens = std::move(tokens);
   const Result<Index> index =
-      parse_index(data.index_file.bytes(), static_cast<std::int64_t>(data.tokens.bytes().size()), index_path);
+      parse_index(data.index_file.bytes(), static_cast<std::int64_t>(data.tokens.bytes().size()), name + ".idx");
   if (!index) return tl::unexpected(index.error());
   data.index = *index;
   if (!index->in_order) data.starts = starts_of(*index);

@@ -32,6 +32,7 @@ struct TokenData {
 };
 
 Result<TokenData> open_tokens(const std::string& name);
+Result<TokenData> tokens_of(const std::string& name, MappedFile index, MappedFile tokens);
 
 // A token that is not in the vocabulary.
 struct Outsider {

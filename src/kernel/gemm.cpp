@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/signals.hpp"
 #include "kernel/library.hpp"
 #include "kernel/passes.hpp"
 #include "kernel/processor.hpp"
@@ -301,6 +302,7 @@ void gemm(const Gemm& shape, const T* a, const T* b, C* c) {
     return;
   }
   ask_for_tiles();
+  own_signal_stack();
   const std::vector<Way<T, C>> known = ways<T, C>(s);
   if (known.size() > 1 && tuning()) return by_fastest(known, s, a, b, c);
   known.front()(s, a, b, c);

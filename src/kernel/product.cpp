@@ -4,10 +4,14 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "core/signals.hpp"
 #include "kernel/library.hpp"
 
 // Of the library that oneDNN takes its threads from; clang has no header for it.
-extern "C" void omp_set_num_threads(int threads);
+extern "C" {
+void omp_set_num_threads(int threads);
+void GOMP_parallel(void (*body)(void*), void* argument, unsigned threads, unsigned flags);  // NOLINT: their names
+}
 
 namespace twinpod::kernel {
 
@@ -18,7 +22,11 @@ struct Product::State {
   dnnl::memory a, b, c;
 };
 
-void set_threads(int threads) { omp_set_num_threads(threads); }
+void set_threads(int threads) {
+  omp_set_num_threads(threads);
+  // They stay, and oneDNN's loops find them.
+  if (threads > 1) GOMP_parallel([](void*) { own_signal_stack(); }, nullptr, static_cast<unsigned>(threads), 0);
+}
 
 Result<Product> make_product(const ProductShape& shape) {
   using Tag = dnnl::memory::format_tag;
@@ -48,6 +56,7 @@ Result<Product> make_product(const ProductShape& shape) {
 }
 
 void multiply(const Product& product, const void* a, const void* b, void* c) {
+  own_signal_stack();
   Product::State& state = *product.state_;
   state.a.set_data_handle(const_cast<void*>(a));  // NOLINT: it is only read
   state.b.set_data_handle(const_cast<void*>(b));  // NOLINT: it is only read

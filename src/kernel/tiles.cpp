@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <csetjmp>
 #include <csignal>
+
+#include "core/signals.hpp"
 #endif
 
 namespace twinpod::kernel {
@@ -27,23 +28,12 @@ bool linux_gives_tiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-sigjmp_buf& way_back() {
-  static sigjmp_buf place;
-  return place;
-}
-
 // Some virtual machines say that there are tiles and hide what they are like (leaf 0x1d of cpuid). So one is
 // multiplied, and the signal that would end the process is caught.
 bool tiles_compute() {
   constexpr std::array kSignals = {SIGILL, SIGSEGV, SIGBUS};
-  struct sigaction catching {};
-  catching.sa_handler = [](int) { siglongjmp(way_back(), 1); };
-  std::array<struct sigaction, kSignals.size()> before{};
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &catching, &before[i]);
-  volatile bool right = false;  // survives the jump
-  if (sigsetjmp(way_back(), 1) == 0) right = multiply_a_tile();
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
-  return right;
+  bool right = false;
+  return survives(kSignals, [&] { right = multiply_a_tile(); }) && right;
 }
 #endif
 

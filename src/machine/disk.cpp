@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <utility>
 
+#include "core/temporary.hpp"
 #include "machine/machine.hpp"
 
 namespace twinpod::machine {
@@ -19,28 +18,6 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;
 constexpr std::size_t kSmall = 4096;
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-// A file without a name: gone when it is closed, however the program ends.
-struct Scratch {
-  explicit Scratch(int opened) : file(opened) {}
-  Scratch(Scratch&& other) noexcept : file(std::exchange(other.file, -1)) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  int file;
-  ~Scratch() {
-    if (file >= 0) close(file);
-  }
-};
-
-Result<Scratch> scratch_in(const std::string& folder) {
-  std::string path = folder + "/twinpod-bench-XXXXXX";
-  const int file = mkstemp(path.data());
-  if (file < 0) {
-    return input_error(fmt::format("cannot write to {}: {}", folder, std::strerror(errno)), "--disk a folder of yours");
-  }
-  unlink(path.c_str());
-  return Scratch(file);
-}
 
 Result<void> put(int file, const std::vector<char>& data, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
@@ -76,14 +53,15 @@ Result<double> fsync_seconds(int file, const std::vector<char>& data) {
 }  // namespace
 
 Result<void> measure_disk(const std::string& folder, double bytes, Machine& machine) {
-  Result<Scratch> scratch = scratch_in(folder);
-  if (!scratch) return tl::unexpected(scratch.error());
+  Result<NamelessFile> made = NamelessFile::in(folder);
+  if (!made) return tl::unexpected(made.error());
+  const int file = made->descriptor();
   std::vector<char> data(kPiece, 'x');
   const double start = now_s();
-  if (Result<void> done = put(scratch->file, data, static_cast<std::size_t>(bytes)); !done) return done;
-  fsync(scratch->file);
-  machine.disk = {folder, bytes / (now_s() - start), read_rate(scratch->file, data), 0};
-  const Result<double> seconds = fsync_seconds(scratch->file, data);
+  if (Result<void> done = put(file, data, static_cast<std::size_t>(bytes)); !done) return done;
+  fsync(file);
+  machine.disk = {folder, bytes / (now_s() - start), read_rate(file, data), 0};
+  const Result<double> seconds = fsync_seconds(file, data);
   if (!seconds) return tl::unexpected(seconds.error());
   machine.disk.fsync_s = *seconds;
   return {};

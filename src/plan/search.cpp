@@ -230,7 +230,7 @@ class GroupSearch {
   // With a bound: numbers of devices that cannot bring anything are passed over.
   void run(const std::optional<Bound>& bound) {
     for (const int devices : space_.devices) {
-      if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)) return;
+      if (options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed) != 0) return;
       worst_ = collector_.worst();
       if (bound && is_hopeless(devices, bound->step_s(devices))) {
         collector_.pass_over();
@@ -425,7 +425,7 @@ SearchResult search(const Space& space, const SearchOptions& options) {
   parallel_for(order.size(), search_group, options.num_threads);
 
   SearchResult result = collector.result();
-  result.stopped = options.stop != nullptr && options.stop->load();
+  result.stopped = options.stop != nullptr && options.stop->load() != 0;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -48,7 +48,7 @@ struct SearchOptions {
   bool pareto = false;                            // keep what no other beats in time, devices and memory at once
   std::optional<Candidate> asked = std::nullopt;  // a layout whose rank is wanted
   int num_threads = 0;                            // 0: all
-  const std::atomic<bool>* stop = nullptr;        // set from outside (Ctrl-C): the best so far is returned
+  const std::atomic<int>* stop = nullptr;         // not 0, set from outside (Ctrl-C): the best so far is returned
   std::function<void(std::size_t, std::size_t)> progress = nullptr;  // groups done, groups in all; from any thread
 };
 

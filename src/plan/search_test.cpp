@@ -351,7 +351,7 @@ TEST(Search, AMarginKeepsMemoryFree) {
 }
 
 TEST(Search, AStopGivesTheBestSoFar) {
-  std::atomic<bool> stop = false;
+  std::atomic<int> stop = 0;
   SearchOptions options{.num_threads = 1, .stop = &stop};
   options.progress = [&](std::size_t done, std::size_t) { stop = done >= 40; };
   const SearchResult some = search_gpt(options);

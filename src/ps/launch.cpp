@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "comm/shared.hpp"
 #include "core/guarded.hpp"
 #include "core/parallel.hpp"
+#include "core/signals.hpp"
 #include "kernel/processor.hpp"
 
 namespace twinpod::ps {
@@ -205,14 +205,9 @@ Result<void> start_process(Launcher& launcher, Role role, int place, NodeId id) 
   desk_of(launcher.segment, id).account.role = role;
   desk_of(launcher.segment, id).account.place = place;
   std::fflush(nullptr);
-  const pid_t parent = getpid();
-  const pid_t pid = fork();
+  const pid_t pid = fork_child();
   if (pid < 0) return infeasible(fmt::format("process {}: fork failed: {}", id, std::strerror(errno)));
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1);  // it died before we could ask to be told
-    role == Role::server ? be_server(launcher, id, place) : be_worker(launcher, id, place);
-  }
+  if (pid == 0) role == Role::server ? be_server(launcher, id, place) : be_worker(launcher, id, place);
   launcher.processes.push_back({id, role, pid, place});
   return {};
 }
@@ -240,10 +235,16 @@ void note_end(Launcher& launcher, const Process& process) {
     launcher.failure = started.error();
 }
 
+bool has_ended(const Process& process, int options) {
+  if (waitpid(process.pid, nullptr, options) != process.pid) return false;
+  forget_child(process.pid);
+  return true;
+}
+
 void look_after(Launcher& launcher) {
   const std::vector<Process> before = launcher.processes;
   for (const Process& process : before) {
-    if (waitpid(process.pid, nullptr, WNOHANG) != process.pid) continue;
+    if (!has_ended(process, WNOHANG)) continue;
     std::erase_if(launcher.processes, [&](const Process& one) { return one.id == process.id; });
     note_end(launcher, process);
   }
@@ -404,7 +405,7 @@ void close_books(Launcher& launcher) {
   const std::int64_t end = comm::now_ns() + kPatienceNs;
   std::vector<Process> left = launcher.processes;
   while (!left.empty() && comm::now_ns() < end) {
-    std::erase_if(left, [](const Process& process) { return waitpid(process.pid, nullptr, WNOHANG) == process.pid; });
+    std::erase_if(left, [](const Process& process) { return has_ended(process, WNOHANG); });
     if (!left.empty()) usleep(500);
   }
   launcher.processes = left;
@@ -412,7 +413,7 @@ void close_books(Launcher& launcher) {
 
 void end_all(Launcher& launcher) {
   for (const Process& process : launcher.processes) kill(process.pid, SIGKILL);
-  for (const Process& process : launcher.processes) waitpid(process.pid, nullptr, 0);
+  for (const Process& process : launcher.processes) has_ended(process, 0);
 }
 
 // Numbers that nobody has had yet count none.
