@@ -223,6 +223,14 @@ def one(options):
     if run.process.poll() is not None:
         print(f"it ended by itself, with status {run.process.returncode}: {open(run.err).read().strip()[-300:]}")
         return 1
+    if options.stopped:  # as by Ctrl-Z, which needs a terminal
+        run.tell(signal.SIGSTOP)
+        time.sleep(options.stopped)
+        run.tell(signal.SIGCONT)
+        time.sleep(options.after)
+        if run.process.poll() is not None:
+            print(f"it did not go on: status {run.process.returncode}: {open(run.err).read().strip()[-300:]}")
+            return 1
     run.tell(number, not options.alone)
     seconds = run.wait()
     faults = run.faults()
@@ -255,6 +263,7 @@ def main():
     single.add_argument("--after", type=float, default=0.5)
     single.add_argument("--within", type=float, default=5)
     single.add_argument("--status", type=int)
+    single.add_argument("--stopped", type=float, default=0, help="before it, for so many seconds")
     single.add_argument("--alone", action="store_true", help="to the launcher and nobody else")
     single.add_argument("command", nargs=argparse.REMAINDER)
     single.set_defaults(act=one)

@@ -34,7 +34,7 @@ ends() {
   while [[ $1 != -- ]]; do flags+=("$1") && shift; done
   shift
   folder=$(mktemp -d "$scratch/one-XXXXXX")
-  python3 tests/interrupt.py one "$folder" "${flags[@]}" "$program" "$@"
+  python3 tests/interrupt.py one "${flags[@]}" "$folder" "$program" "$@"
 }
 long_plan=(plan deepseek-v3 --on h100-superpod --devices 8..16384 --space full)
 tiny=$examples/tiny-gpt.yaml
@@ -44,6 +44,7 @@ check "plan: the best so far" ends --after 1 --status 0 -- "${long_plan[@]}"
 check "plan: SIGTERM ends it" ends --after 0.5 --signal TERM -- "${long_plan[@]}"
 check "train: while it measures the machine" ends --after 1 -- train "$tiny" --ranks 2
 check "train: the launcher alone is told" ends --after 0.7 --signal TERM --alone -- train "$job" --ranks 2 --steps 1000000
+check "train: goes on behind Ctrl-Z and fg, later than the timeout" ends --after 1 --stopped 3 -- train "$job" --ranks 3 --steps 1000000 --timeout 1s
 check "train --servers" ends --after 1.5 -- "${served[@]}"
 check "bench comm" ends --after 0.7 -- bench comm --ranks 2
 check "bench store: nothing of it stays" ends --after 0.7 --signal TERM -- bench store . --bytes 512MiB --rounds 100

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "comm/awake.hpp"
 #include "comm/mpi_transport.hpp"
 #include "comm/world.hpp"
 #include "core/files.hpp"
@@ -89,7 +90,7 @@ Waited wait_for_message(World& world, Message& message, const Communicator* comm
     transport.progress(transport.state);
     if (i >= kQuickLooks) pause_briefly();
   }
-  std::int64_t start = now_ns();
+  AwakeTime time;
   for (int i = 0; i < world.patience.yields; ++i) {
     if (message.done.load(std::memory_order_acquire)) return Waited::reached;
     transport.progress(transport.state);
@@ -98,9 +99,9 @@ Waited wait_for_message(World& world, Message& message, const Communicator* comm
   std::size_t moved = message.moved;
   while (!message.done.load(std::memory_order_acquire)) {
     if (world.patience.abort->load(std::memory_order_acquire) != 0) return Waited::aborted;
-    if (message.moved != moved) start = now_ns();  // slow is not dead
+    if (message.moved != moved) time.begin_anew();  // slow is not dead
     moved = message.moved;
-    if (now_ns() - start > world.patience.timeout_ns) return Waited::timed_out;
+    if (time.passed_ns() > world.patience.timeout_ns) return Waited::timed_out;
     if (communicator != nullptr && has_mismatch(*communicator)) return Waited::mismatched;
     transport.rest(transport.state);
   }

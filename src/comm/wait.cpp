@@ -8,6 +8,8 @@
 #include <climits>
 #include <ctime>
 
+#include "comm/awake.hpp"
+
 namespace twinpod::comm {
 namespace {
 
@@ -56,7 +58,7 @@ Waited wait_longer(WaitWord& word, std::uint32_t wanted, const Patience& patienc
     if (has_reached(word, wanted)) return Waited::reached;
     if (i >= kQuickLooks) pause_briefly();
   }
-  const std::int64_t start = now_ns();
+  AwakeTime time;
   for (int i = 0; i < patience.yields; ++i) {
     if (has_reached(word, wanted)) return Waited::reached;
     sched_yield();
@@ -67,7 +69,7 @@ Waited wait_longer(WaitWord& word, std::uint32_t wanted, const Patience& patienc
     const std::uint32_t seen = word.value.load(std::memory_order_seq_cst);
     if (static_cast<std::int32_t>(seen - wanted) >= 0) break;
     waited = patience.abort->load(std::memory_order_acquire) != 0 ? Waited::aborted
-             : now_ns() - start > patience.timeout_ns             ? Waited::timed_out
+             : time.passed_ns() > patience.timeout_ns             ? Waited::timed_out
                                                                   : Waited::reached;
     if (waited != Waited::reached) break;
     sleep_on(word, seen);
