@@ -93,22 +93,13 @@ def steps_told(folder):
         return 0
 
 
-def newest_in(store):
-    """The step of the newest checkpoint."""
+def newest_step(store):
+    """Of the newest checkpoint; 0: there is none."""
     try:
         name = open(os.path.join(store, "latest")).read().strip()
-        return json.load(open(os.path.join(store, name, "manifest.json")))
+        return json.load(open(os.path.join(store, name, "manifest.json")))["body"]["state"]["step"]
     except FileNotFoundError:
-        return None
-
-
-def step_of(manifest):
-    if manifest is None:
         return 0
-    for key in ("step", "position"):
-        if key in manifest:
-            return manifest[key]
-    return manifest["state"]["step"]
 
 
 class Trial:
@@ -133,6 +124,7 @@ class Trial:
             self.command += ["--threads"]
         self.program = options.program
         self.outcome = ""
+        self.seconds = None
 
     def text(self):
         what = f"--ranks {self.ranks}{' --threads' if self.threads else ''}{' --store' if self.stores else ''}"
@@ -167,7 +159,7 @@ class Trial:
             return [f"status {status}: {open(run.err).read().strip()[-300:]}"]
         answer = json.load(open(run.out))
         self.outcome = "saved"
-        done, saved = answer["first_step"] + answer["steps"], step_of(newest_in(os.path.join(self.folder, "store")))
+        done, saved = answer["first_step"] + answer["steps"], newest_step(os.path.join(self.folder, "store"))
         faults = []
         if not answer["stopped"]:
             faults.append("it does not say that it was stopped")
@@ -193,7 +185,11 @@ def sweep(options):
                     return
                 number = numbers.pop(0)
             trial = Trial(options, number)
-            faults = trial.go()
+            try:
+                faults = trial.go()
+            except Exception as error:  # of this script, which must not pass for a run that went well
+                faults = [f"{type(error).__name__}: {error}"]
+                trial.outcome = ""
             with lock:
                 bad += 1 if faults else 0
                 outcomes[trial.outcome] = outcomes.get(trial.outcome, 0) + 1
@@ -212,7 +208,7 @@ def sweep(options):
         print(f"left in /dev/shm: {sorted(left)}")
     figures = ", ".join(f"{count} {outcome or 'failed'}" for outcome, count in sorted(outcomes.items()))
     print(f"{options.runs} runs: {figures}; {bad} wrong; the longest end took {longest:.2f} s")
-    return 1 if bad or left else 0
+    return 1 if bad or left or sum(outcomes.values()) != options.runs else 0
 
 
 def one(options):
