@@ -175,13 +175,14 @@ class Trial:
 
 def sweep(options):
     numbers = list(range(options.first, options.first + options.runs))
+    end = time.monotonic() + options.seconds
     lock, bad, outcomes, longest = threading.Lock(), 0, {}, 0.0
 
     def work():
         nonlocal bad, longest
         while True:
             with lock:
-                if not numbers:
+                if not numbers or time.monotonic() > end:
                     return
                 number = numbers.pop(0)
             trial = Trial(options, number)
@@ -207,8 +208,9 @@ def sweep(options):
     if left:
         print(f"left in /dev/shm: {sorted(left)}")
     figures = ", ".join(f"{count} {outcome or 'failed'}" for outcome, count in sorted(outcomes.items()))
-    print(f"{options.runs} runs: {figures}; {bad} wrong; the longest end took {longest:.2f} s")
-    return 1 if bad or left or sum(outcomes.values()) != options.runs else 0
+    done = sum(outcomes.values())
+    print(f"{done} of {options.runs} runs: {figures}; {bad} wrong; the longest end took {longest:.2f} s")
+    return 1 if bad or left or done != options.runs else 0
 
 
 def one(options):
@@ -251,6 +253,7 @@ def main():
     many.add_argument("--runs", type=int, default=24)
     many.add_argument("--first", type=int, default=0)
     many.add_argument("--seed", type=int, default=1)
+    many.add_argument("--seconds", type=float, default=3600, help="no run is begun later")
     many.add_argument("--at-once", type=int, default=4)
     many.set_defaults(act=sweep)
     single = kinds.add_parser("one")
