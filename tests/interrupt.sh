@@ -39,7 +39,7 @@ ends() {
 long_plan=(plan deepseek-v3 --on h100-superpod --devices 8..16384 --space full)
 tiny=$examples/tiny-gpt.yaml
 served=(train "$job" --servers 2 --workers 2 --steps 1000000)
-served_study=(study "$job" --servers 2 --workers 2 --steps 100000)
+served_study=(study sync-async "$job" --servers 2 --workers 2 --steps 100000)
 check "plan: the best so far" ends --after 1 --status 0 -- "${long_plan[@]}"
 check "plan: SIGTERM ends it" ends --after 0.5 --signal TERM -- "${long_plan[@]}"
 check "train: while it measures the machine" ends --after 1 -- train "$tiny" --ranks 2
@@ -52,7 +52,7 @@ if [[ $all ]]; then
   for signal in INT TERM HUP; do
     for after in 0.02 0.2 1 3; do
       check "$signal after $after s: train --servers" ends --after $after --signal $signal -- "${served[@]}"
-      check "$signal after $after s: bench comm --threads" ends --after $after --signal $signal -- bench comm --ranks 2 --threads
+      check "$signal after $after s: bench comm --threads" ends --after $after --signal $signal -- bench comm --ranks 2 --threads --blocks 1000
       check "$signal after $after s: bench store" ends --after $after --signal $signal -- bench store . --bytes 512MiB --rounds 100
       check "$signal after $after s: bench machine" ends --after $after --signal $signal -- bench machine
       check "$signal after $after s: study" ends --after $after --signal $signal -- "${served_study[@]}"
