@@ -84,14 +84,15 @@ Result<void> drop_unfinished(Files& files, const std::string& root, const std::s
   return *unfinished ? remove_checkpoint(files, root, name) : Result<void>();
 }
 
-// All are tried, whatever becomes of one.
+// All are tried, whatever becomes of one. What cannot be looked at, such as a link, is nothing that a save left.
 Result<void> clear_unfinished(Files& files, const std::string& root) {
   const Result<std::vector<std::string>> names = files.list(root);
   if (!names) return tl::unexpected(names.error());
   Result<void> done;
   for (const std::string& name : *names) {
     Result<void> one;
-    if (checkpoint_number(name) >= 0) one = drop_unfinished(files, root, name);
+    const bool unfinished = checkpoint_number(name) >= 0 && is_unfinished(files, root, name).value_or(false);
+    if (unfinished) one = remove_checkpoint(files, root, name);
     if (name == std::string(kLatestFile) + std::string(kPartial)) one = files.remove(root + "/" + name);
     if (done && !one) done = one;
   }
