@@ -64,6 +64,16 @@ bool may_say(NodeId peer, const Message& message, const TcpOptions& options) {
   return !commands || peer == kController;
 }
 
+Likeness likeness_of(const Message& message) {
+  return {message.kind, message.entry,    message.shard, message.worker,
+          message.view, message.sequence, message.clock, message.position};
+}
+
+bool is_large(const Message& message) {
+  constexpr std::size_t kSmall = std::size_t{4} << 10U;  // is copied to its header
+  return message.payload.bytes.size() > kSmall;
+}
+
 bool is_full(const Inbox& inbox) {
   return inbox.closed || inbox.messages.size() >= kInboxMessages || inbox.bytes >= kInboxBytes;
 }
@@ -105,7 +115,10 @@ void post(Tcp& tcp, Message message) {
   if (!tcp.endpoints.contains(message.to)) return;
   const NodeId peer = message.to;
   Outgoing& one = tcp.outgoing[peer];
-  if (one.queue.size() < kQueue) one.queue.push_back(std::move(message));
+  if (one.queue.size() >= kQueue) return;
+  const bool goes_once = is_large(message) || message.kind == Kind::pull;
+  if (goes_once && !one.under_way.insert(likeness_of(message)).second) return;
+  one.queue.push_back(std::move(message));
 }
 
 void drop(Tcp& tcp, NodeId peer) {

@@ -13,7 +13,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ps/link.hpp"
@@ -32,6 +34,9 @@ struct Incoming {
   std::shared_ptr<std::byte> room = {};
 };
 
+// What is the same when it is sent again.
+using Likeness = std::tuple<Kind, Kind, ShardId, NodeId, std::uint64_t, std::uint64_t, std::int64_t, std::uint64_t>;
+
 struct Outgoing {
   std::unique_ptr<Secure> secure = {};  // none: nobody is called
   bool open = false;                    // the other end has shown who it is
@@ -43,6 +48,10 @@ struct Outgoing {
   std::size_t staged = 0;             // of it, written
   Payload body = {};                  // goes behind the stage
   std::size_t moved = 0;              // of it
+  Likeness body_is = {};
+  // What is large, or asks for what is, and is not through: it is not sent again before it was sent once. Else, where
+  // the network is slower than what comes again with each tick, ever more of the same would be under way.
+  std::set<Likeness> under_way = {};
 };
 
 // What waits to be handled.
@@ -88,6 +97,8 @@ void call_peers(Tcp& tcp);
 void look_at(Tcp& tcp, Outgoing& one);
 void watch(const Tcp& tcp, int file, Wants wants, bool is_new);
 bool is_full(const Inbox& inbox);
+Likeness likeness_of(const Message& message);
+bool is_large(const Message& message);
 
 // Whether what `peer` sends is its own to say.
 bool may_say(NodeId peer, const Message& message, const TcpOptions& options);

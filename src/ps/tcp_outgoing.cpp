@@ -23,6 +23,7 @@ constexpr std::size_t kWrittenAtOnce = std::size_t{8} << 20U;  // to one peer, b
 constexpr unsigned kUnacknowledgedMs = 30'000;                 // then the way there is cut
 
 void let_go(Outgoing& one) {
+  if (!one.body.bytes.empty()) one.under_way.erase(one.body_is);
   one.stage.clear();
   one.staged = one.moved = 0;
   one.body = {};
@@ -63,10 +64,12 @@ void fill_stage(Outgoing& one) {
     const HeaderBytes header = encode_header(message);
     one.stage.insert(one.stage.end(), header.begin(), header.end());
     const std::span<const std::byte> bytes = message.payload.bytes;
-    if (bytes.size() > kSmall) {
+    if (is_large(message)) {
+      one.body_is = likeness_of(message);
       one.body = std::move(message.payload);
       return;
     }
+    if (message.kind == Kind::pull) one.under_way.erase(likeness_of(message));
     one.stage.insert(one.stage.end(), bytes.begin(), bytes.end());
   }
 }
