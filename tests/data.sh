@@ -70,7 +70,7 @@ check "data: the largest token ends a document" grep -q 'largest token  *256$' "
 if command -v python3 >"$scratch/which"; then
   check "data: other code reads the same tokens" read_by_python
 else
-  echo "skipped: data: other code reads the same tokens (no python3)"
+  skip "data: other code reads the same tokens" "there is no python3"
 fi
 
 check "data: what is there is kept" refuses 2 'is already there' data prepare "$scratch/corpus" -o "$tokens"

@@ -1,6 +1,6 @@
 # Two hosts on one machine, for tests of what goes over a network: network namespaces, joined by a virtual cable whose rate
 # `tc tbf` limits; MPI over TCP. Sourced behind check.bash. Needs root, iproute2 and Open MPI; where they are not, the test
-# is skipped with a word.
+# is skipped, and says why.
 #
 #     make_hosts train_hosts 200mbit
 #     on_hosts 1 train job.yaml --tp 2 --json      # one rank on each; $scratch/out and $scratch/err
@@ -19,17 +19,17 @@ join_hosts() {  # join_hosts RATE
     tc -n "$b" qdisc add dev tpb root tbf rate "$1" burst 20kb latency 50ms
 }
 
-skip() {  # skip TEST WHY
+skip_hosts() {  # skip_hosts TEST WHY
   remove_hosts
-  echo "ok $1: skipped, $2"
+  skip "$1" "$2"
   exit 0
 }
 
 make_hosts() {  # make_hosts TEST RATE
-  command -v ip tc mpirun unshare >/dev/null || skip "$1" "ip, tc, mpirun or unshare is missing"
+  command -v ip tc mpirun unshare >/dev/null || skip_hosts "$1" "ip, tc, mpirun or unshare is missing"
   trap 'remove_hosts; rm -rf "$scratch"' EXIT
   join_hosts "$2" 2>"$scratch/hosts" ||
-    skip "$1" "network namespaces cannot be made here: $(head -n 1 "$scratch/hosts")"
+    skip_hosts "$1" "network namespaces cannot be made here: $(head -n 1 "$scratch/hosts")"
   twinpod version >/dev/null  # builds, if need be
   [[ $program == ./twinpod ]] && program=build/release/twinpod
   program=$(readlink -f "$program")

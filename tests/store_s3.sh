@@ -10,12 +10,12 @@
 source "$(dirname "$0")/check.bash"
 if [[ ${1:-} == --program ]]; then program=$2; fi
 
-skip() { echo "skipped: $1" && exit 0; }
+skip_all() { skip "a real S3 server" "$1" && exit 0; }
 
-if [[ -z ${TWINPOD_S3:-} ]]; then skip "TWINPOD_S3 is not set"; fi
+if [[ -z ${TWINPOD_S3:-} ]]; then skip_all "TWINPOD_S3 is not set"; fi
 if [[ ! -x $TWINPOD_S3/bin/moto_server ]]; then
   { python3 -m venv "$TWINPOD_S3" && "$TWINPOD_S3/bin/pip" install 'moto[s3,server]==5.*' boto3; } >"$scratch/install" 2>&1 ||
-    skip "moto cannot be installed"
+    skip_all "moto cannot be installed"
 fi
 python=$TWINPOD_S3/bin/python
 

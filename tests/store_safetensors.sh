@@ -9,13 +9,13 @@
 source "$(dirname "$0")/check.bash"
 if [[ ${1:-} == --program ]]; then program=$2; fi
 
-skip() { echo "skipped: $1" && exit 0; }
+skip_all() { skip "the safetensors package" "$1" && exit 0; }
 
-if [[ -z ${TWINPOD_SAFETENSORS:-} ]]; then skip "TWINPOD_SAFETENSORS is not set"; fi
+if [[ -z ${TWINPOD_SAFETENSORS:-} ]]; then skip_all "TWINPOD_SAFETENSORS is not set"; fi
 python=$TWINPOD_SAFETENSORS/bin/python
 if ! "$python" -c 'import safetensors, numpy' 2>/dev/null; then
   { python3 -m venv "$TWINPOD_SAFETENSORS" && "$TWINPOD_SAFETENSORS/bin/pip" install safetensors numpy; } >"$scratch/install" 2>&1 ||
-    skip "safetensors cannot be installed"
+    skip_all "safetensors cannot be installed"
 fi
 
 # By the unit test that leaves them; whichever program with the tests is there.

@@ -8,10 +8,10 @@
 source "$(dirname "$0")/check.bash"
 source bench/train/torch_env.bash
 
-skip() { echo "skipped: $1" && exit 0; }
+skip_all() { skip "gradients beside PyTorch" "$1" && exit 0; }
 
-if [[ -z ${TWINPOD_TORCH:-} ]]; then skip "TWINPOD_TORCH is not set"; fi
-install_torch "$TWINPOD_TORCH" >"$scratch/install" 2>&1 || skip "PyTorch cannot be installed"
+if [[ -z ${TWINPOD_TORCH:-} ]]; then skip_all "TWINPOD_TORCH is not set"; fi
+install_torch "$TWINPOD_TORCH" >"$scratch/install" 2>&1 || skip_all "PyTorch cannot be installed"
 
 # Whichever program with the trainer's tests is there.
 write_gradients() {

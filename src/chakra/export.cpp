@@ -336,7 +336,8 @@ Result<Written> write_chakra(const ExportInput& input, const std::string& folder
     ++written.files;
   }
   const std::string file = (std::filesystem::path(folder) / "comm_group.json").string();
-  const Result<void> wrote = write_file(file, nlohmann::json(groups).dump() + "\n");
+  const Result<void> wrote =
+      write_file(file, nlohmann::json(groups).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   if (!wrote) return tl::unexpected(wrote.error());
   return written;
 }

@@ -12,21 +12,13 @@
 #include "chakra/attributes.hpp"
 #include "chakra/messages.hpp"
 #include "core/files.hpp"
+#include "core/quote.hpp"
 
 namespace twinpod::chakra {
 namespace {
 
 constexpr std::size_t kMaxName = 80;
 constexpr double kMaxNumber = 1e18;  // bytes or operations of one node
-
-// For messages: a line of plain text, and not a long one.
-std::string printable(std::string name) {
-  if (name.size() > kMaxName) name.resize(kMaxName);
-  for (char& c : name) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return name;
-}
 
 NodeKind kind_of(ChakraProtoMsg::NodeType type) {
   switch (type) {
@@ -62,7 +54,7 @@ class NodeReader {
 
   Result<WorkNode> read(std::vector<std::string>& groups) {
     node_.id = message_.id();
-    node_.name = printable(message_.name());
+    node_.name = shortened(message_.name(), kMaxName);
     if (!ChakraProtoMsg::NodeType_IsValid(message_.type()) || message_.type() == ChakraProtoMsg::INVALID_NODE) {
       return error(fmt::format("type {} is none of the schema", static_cast<int>(message_.type())),
                    "types are 1 to 10");

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "core/progress.hpp"
+#include "core/quote.hpp"
 #include "core/signals.hpp"
 #include "core/table.hpp"
 #include "core/temporary.hpp"
@@ -95,12 +96,6 @@ std::optional<std::string> output_of(const std::string& command) {
   return text;
 }
 
-std::string quoted(const std::string& text) {
-  std::string all = "'";
-  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return all + "'";
-}
-
 // The same files: as many, as long, in writes as long, as many of them under way, direct if ours are, and a sync at the
 // end. It reads what it wrote.
 double fio_rate(const StoreRequest& request, const std::string& folder, bool write, const std::string& way) {
@@ -108,7 +103,7 @@ double fio_rate(const StoreRequest& request, const std::string& folder, bool wri
   const std::string command = fmt::format(
       "fio --name=twinpod --directory={} --rw={} --bs={} --size={} --numjobs={} --group_reporting --direct={} "
       "--ioengine={} --iodepth={} --end_fsync=1 --unlink={} --output-format=json 2>/dev/null",
-      quoted(folder), write ? "write" : "read", store::kMoveBytes,
+      shell_quoted(folder), write ? "write" : "read", store::kMoveBytes,
       request.measure.bytes / request.measure.ranks / store::kMoveBytes * store::kMoveBytes, request.measure.ranks,
       way.starts_with("direct") ? 1 : 0, ring ? "io_uring" : "psync", ring ? store::kMovesInFlight : 1, write ? 0 : 1);
   const std::optional<std::string> text = output_of(command);

@@ -7,6 +7,7 @@
 
 #include "core/nearest.hpp"
 #include "core/progress.hpp"
+#include "core/quote.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
@@ -90,8 +91,9 @@ Result<const StoredTensor*> tensor_called(const PickedCheckpoint& picked, const 
   for (const StoredTensor& tensor : picked.manifest.tensors) known.push_back(tensor.name);
   const std::string nearest = nearest_name(name, known);
   return input_error(fmt::format("{} has no tensor `{}`", picked.address(), name),
-                     nearest.empty() ? fmt::format("twinpod checkpoint show {} lists them", picked.address())
-                                     : fmt::format("did you mean `{}`?", nearest));
+                     nearest.empty()
+                         ? fmt::format("twinpod checkpoint show {} lists them", shell_quoted(picked.address()))
+                         : fmt::format("did you mean `{}`?", nearest));
 }
 
 Result<std::string> show_tensor(const PickedCheckpoint& picked, const std::string& name, bool as_json) {

@@ -9,6 +9,7 @@
 #include "cli/graph_request.hpp"
 #include "collective/msccl.hpp"
 #include "core/files.hpp"
+#include "core/quote.hpp"
 #include "core/units.hpp"
 #include "report/collective_report.hpp"
 
@@ -143,7 +144,7 @@ Result<collective::Schedule> schedule_of(const Arguments& arguments, CollectiveR
   if (request.algorithm) return input_error("--schedule and --algorithm are two ways to do it", "choose one");
   if (schedule->verb != request.verb) {
     return input_error(fmt::format("{} is an {}, not an {}", file, name_of(schedule->verb), name_of(request.verb)),
-                       fmt::format("twinpod collective {} --schedule {}", name_of(schedule->verb), file));
+                       fmt::format("twinpod collective {} --schedule {}", name_of(schedule->verb), shell_quoted(file)));
   }
   if (!arguments.has("ranks")) request.groups.ranks = schedule->ranks;
   if (schedule->ranks != request.groups.ranks) {

@@ -11,6 +11,7 @@
 
 #include "cli/args.hpp"
 #include "core/error.hpp"
+#include "core/quote.hpp"
 #include "spec/catalog.hpp"
 
 namespace twinpod::cli {
@@ -26,6 +27,7 @@ struct Command {
   std::string_view examples;  // lines, each a command
   std::span<const Flag> flags;
   Result<std::string> (*run)(const Arguments&) = nullptr;
+  Colours colours = Colours::none;  // whether its answer may have some
 };
 
 extern const Command kEstimate;

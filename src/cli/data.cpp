@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "core/nearest.hpp"
 #include "core/progress.hpp"
+#include "core/quote.hpp"
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
@@ -117,22 +118,6 @@ std::string shown_json(const data::TokenData& data, const std::optional<data::To
   return report::printed(json);
 }
 
-// On one line; what a terminal would obey is shown as \x1b.
-std::string on_one_line(const std::string& text) {
-  std::string line;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      line += "\\n";
-    } else if (byte < ' ' || byte == 127) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
-
 std::string shown_text(const data::TokenData& data, const std::optional<data::TokenRange>& range) {
   const data::Lengths lengths = data::document_lengths(data);
   const double bytes = static_cast<double>(data.tokens.bytes().size() + data.index_file.bytes().size());
@@ -148,7 +133,7 @@ std::string shown_text(const data::TokenData& data, const std::optional<data::To
   }
   const std::string text = data::first_text(data, kFirstTokens);
   return fmt::format("{}: tokens of type {}\n\n{}\n  it starts (tokens as bytes): {}\n", data.name,
-                     data::name_of(data.index.type), rows_text(rows), text.empty() ? "(nothing)" : on_one_line(text));
+                     data::name_of(data.index.type), rows_text(rows), text.empty() ? "(nothing)" : one_line(text));
 }
 
 Result<std::string> show_data(const Arguments& arguments) {

@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "core/nearest.hpp"
 #include "core/table.hpp"
+#include "report/json_parts.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -27,7 +28,7 @@ std::string flag_text(const Flag& flag) {
 Table plain_table() { return Table({{""}, {""}}, {.indent = 2, .gap = 2, .header_rule = false}); }
 
 std::string as_json(std::string_view key, const std::string& text) {
-  return nlohmann::ordered_json({{std::string(key), text}}).dump(2) + "\n";
+  return report::printed(report::Json({{std::string(key), text}}));
 }
 
 Result<std::string> help(const Arguments& arguments) {

@@ -221,6 +221,7 @@ Result<void> read_abilities(const Arguments& arguments, PlanRequest& request) {
     const Result<emit::Launch> launch = emit::launch_named(*text);
     if (!launch) return tl::unexpected(launch.error());
     request.launch = *launch;
+    request.terms.wishes.literal = true;
   }
   if (space == "full") {
     request.terms.abilities = plan::all_abilities();
@@ -255,6 +256,12 @@ Result<void> check_outputs(const Arguments& arguments, const std::vector<std::st
   if (arguments.has("emit") && (arguments.has("json") || arguments.has("csv"))) {
     return input_error(fmt::format("--emit writes a launch, not {}", arguments.has("json") ? "JSON" : "CSV"),
                        "ask without --emit for the plan itself");
+  }
+  for (const std::string_view name : {"top", "variants", "explain", "simulate", "svg"}) {
+    if (arguments.has("emit") && arguments.has(name)) {
+      return input_error(fmt::format("--{} says nothing with --emit, which writes the best layout alone", name),
+                         "ask without --emit for the plan itself");
+    }
   }
   if (arguments.has("simulate") && (arguments.has("csv") || !questions.empty())) {
     return input_error(

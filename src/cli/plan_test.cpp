@@ -193,6 +193,73 @@ TEST(PlanCommand, AnEmittedJobFilePlannedAgainGivesTheSameBest) {
   EXPECT_EQ(again["asked"]["rank"], 1);
 }
 
+struct EmittedWish {
+  std::string engine;
+  Texts wish;
+  std::string refusal;  // empty: it is emitted
+  std::string written;  // what says so in the launch
+};
+
+class EachWish : public testing::TestWithParam<EmittedWish> {};
+
+TEST_P(EachWish, IsInTheLaunchOrRefused) {
+  const EmittedWish& one = GetParam();
+  Texts texts = small({"--emit", one.engine});
+  texts.insert(texts.end(), one.wish.begin(), one.wish.end());
+  const Result<std::string> text = planned(texts);
+  ASSERT_EQ(text.has_value(), one.refusal.empty()) << (text ? *text : to_string(text.error()));
+  if (text) {
+    EXPECT_NE(text->find(one.written), std::string::npos) << *text;
+  } else {
+    EXPECT_EQ(text.error().kind, ErrorKind::infeasible);
+    EXPECT_NE(to_string(text.error()).find(one.refusal), std::string::npos) << to_string(text.error());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PlanCommand, EachWish,
+    testing::Values(
+        EmittedWish{"megatron", {"--schedule", "zb-1p"}, "no schedule zb-1p; it has 1f1b", ""},
+        EmittedWish{"slurm", {"--schedule", "zb-2p"}, "no schedule zb-2p", ""},
+        EmittedWish{"nemo", {"--schedule", "zb-v"}, "no schedule zb-v", ""},
+        EmittedWish{"megatron", {"--schedule", "gpipe"}, "no schedule gpipe", ""},
+        EmittedWish{"megatron", {"--schedule", "dualpipe"}, "no schedule dualpipe", ""},
+        EmittedWish{"torchtitan", {"--schedule", "zb-1p"}, "no schedule zb-1p", ""},
+        EmittedWish{"megatron", {"--schedule", "zb-1p", "--pp", "1"}, "without --schedule zb-1p there are", ""},
+        EmittedWish{"torchtitan", {"--schedule", "gpipe"}, "", "pipeline_parallel_schedule = \"GPipe\""},
+        EmittedWish{"torchtitan", {"--schedule", "zb-v"}, "", "pipeline_parallel_schedule = \"ZBVZeroBubble\""},
+        EmittedWish{"twinpod", {"--schedule", "zb-1p"}, "", "schedule: zb-1p"},
+        EmittedWish{"megatron", {"--schedule", "interleaved"}, "", "--num-virtual-stages-per-pipeline-rank"},
+        EmittedWish{"megatron", {"--schedule", "zb-1p,interleaved"}, "", "--num-virtual-stages-per-pipeline-rank"},
+        EmittedWish{"megatron", {"--virtual-stages", "2"}, "", "--num-virtual-stages-per-pipeline-rank 2"},
+        EmittedWish{"torchtitan", {"--zero", "1"}, "no ZeRO 1", ""},
+        EmittedWish{"torchtitan", {"--zero", "3"}, "", "fsdp_reshard_after_forward = \"always\""},
+        EmittedWish{"megatron", {"--zero", "3"}, "", "--data-parallel-sharding-strategy optim_grads_params"},
+        EmittedWish{"nemo", {"--zero", "2"}, "", "data_parallel_sharding_strategy=\"optim_grads\""},
+        EmittedWish{"twinpod", {"--zero", "3"}, "", "zero: 3"},
+        EmittedWish{"megatron", {"--zero", "3", "--dp", "1", "--cp", "1"}, "without --zero 3 there are", ""},
+        EmittedWish{"megatron", {"--zero", "3", "--pp", "2"}, "not with pp 2", ""},
+        EmittedWish{"megatron", {"--sequence-parallel", "true"}, "", "--sequence-parallel"},
+        EmittedWish{"megatron", {"--sequence-parallel", "true", "--tp", "1"}, "without --tp 1 there are", ""},
+        EmittedWish{"torchtitan", {"--sequence-parallel", "false", "--tp", "2"}, "", "sequence_parallel = False"},
+        EmittedWish{"megatron", {"--cp", "2"}, "", "--context-parallel-size 2"},
+        EmittedWish{"megatron", {"--ep", "2"}, "without --ep 2 there are", ""},
+        EmittedWish{"megatron", {"--etp", "4"}, "without --etp 4 there are", ""},
+        EmittedWish{"megatron", {"--servers", "1"}, "no parameter servers", ""},
+        EmittedWish{"torchtitan", {"--servers", "1"}, "no parameter servers", ""},
+        EmittedWish{"twinpod", {"--servers", "1"}, "", "servers: 1"},
+        EmittedWish{"torchtitan", {"--offload-activations", "true"}, "does not offload activations", ""},
+        EmittedWish{"megatron", {"--offload-optimizer", "true"}, "", "--optimizer-cpu-offload"},
+        EmittedWish{"nemo", {"--recompute", "full"}, "", "recompute_granularity=\"full\""},
+        EmittedWish{"torchtitan", {"--recompute", "none"}, "", "activation_checkpoint = None"},
+        EmittedWish{"torchtitan", {"--precision", "fp16"}, "fp16", ""},
+        EmittedWish{"megatron", {"--set", "layout.context_exchange=gather"}, "context_exchange gather", ""}));
+
+TEST(PlanCommand, WhatALaunchDoesNotShowIsRefused) {
+  for (const std::string flag : {"--top=3", "--variants", "--explain", "--simulate=3", "--svg=x.svg"})
+    EXPECT_EQ(error_of(small({"--emit", "megatron", flag})).kind, ErrorKind::input) << flag;
+}
+
 TEST(PlanCommand, FewestDevicesAreBestWithADeadline) {
   const Json json = json_of({"llama3-70b", "--on", "h100-superpod", "--devices", "128,256,512", "--within", "60d",
                              "--global-batch", "512", "--tokens", "1e12", "--micro-batch", "1", "--cp", "1"});

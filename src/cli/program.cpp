@@ -10,6 +10,7 @@
 #include "cli/job_request.hpp"
 #include "core/files.hpp"
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 #include "core/units.hpp"
 #include "program/check.hpp"
 #include "program/generate.hpp"
@@ -126,6 +127,7 @@ const Command kProgramCommand = {
     "twinpod program llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 8 --schedule zb-v --svg pipeline.svg\n"
     "twinpod program llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --schedule mine.csv --show memory\n",
     kFlagsOfProgram,
-    show_program};
+    show_program,
+    Colours::kept};
 
 }  // namespace twinpod::cli

@@ -10,6 +10,7 @@
 #include "cli/command.hpp"
 #include "core/guarded.hpp"
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 #include "core/signals.hpp"
 #include "report/json.hpp"
 
@@ -18,14 +19,19 @@ namespace {
 
 int status_of(const Error& error) { return error.kind == ErrorKind::input ? 2 : 1; }
 
-void print(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
+// Names and paths come from files of others: nothing that a terminal would obey leaves the program, whatever a report
+// forgot. In JSON, YAML and scripts the escapes mean what they stand for.
+void print(std::FILE* stream, const std::string& text, Colours colours = Colours::none) {
+  const std::string shown = printable(text, colours);
+  std::fwrite(shown.data(), 1, shown.size(), stream);
+}
 
 // An answer that starts with this has an error before it. It stands in no text.
 constexpr char kWithError = '\x16';
 
 // Else a script would take a full disk for an answer.
-int print_answer(const std::string& text) {
-  print(stdout, text);
+int print_answer(const std::string& text, Colours colours = Colours::none) {
+  print(stdout, text, colours);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   if (errno == EPIPE) end_without_reader();
   print(stderr, fmt::format("{}: standard output cannot be written: {}\n", kProgram, std::strerror(errno)));
@@ -87,7 +93,7 @@ int answer(const Command& command, const std::vector<std::string>& texts) {
   if (arguments->has("help")) return print_answer(help_text(command));
   const Result<std::string> text = finite_answer(command, *arguments, texts);
   if (!text) return fail(text.error(), json);
-  if (!text->starts_with(kWithError)) return print_answer(*text);
+  if (!text->starts_with(kWithError)) return print_answer(*text, command.colours);
   const std::size_t end = std::min(text->find(kWithError, 1), text->size() - 1);
   (void)print_answer(text->substr(end + 1));
   print(stderr, fmt::format("{}: {}\n", kProgram, text->substr(2, end - 2)));

@@ -10,6 +10,7 @@
 #include "cli/train_teller.hpp"
 #include "core/files.hpp"
 #include "core/half.hpp"
+#include "core/quote.hpp"
 #include "core/signals.hpp"
 #include "kernel/gemm.hpp"
 #include "kernel/processor.hpp"
@@ -86,7 +87,7 @@ void add_notes_of_saves(const TrainRequest& request, const train::LoopResult& ru
   const std::size_t done = static_cast<std::size_t>(run.first_step) + run.steps.size();
   if (run.stopped)
     notes.push_back(fmt::format("Stopped behind step {}, because it was asked to. To go on: twinpod train --resume {}",
-                                done, request.store.root));
+                                done, shell_quoted(request.store.root)));
 }
 
 // The newest state is what a run is for: whoever starts it in a script must see that it is not where it should be.

@@ -11,6 +11,7 @@
 
 #include "cli/job_request.hpp"
 #include "core/hash.hpp"
+#include "core/quote.hpp"
 #include "spec/edit.hpp"
 #include "spec/names.hpp"
 #include "store/checkpoints.hpp"
@@ -67,7 +68,7 @@ Result<store::Tier> tier_of(const spec::Checkpoint& checkpoint, const spec::Chec
 
 std::string list_of_paths(const std::vector<std::string>& paths) {
   std::string text;
-  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + spec::quoted_yaml(whole_path(path));
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + double_quoted(whole_path(path));
   return "[" + text + "]";
 }
 
@@ -76,8 +77,8 @@ std::string tiers_text(const spec::Checkpoint& checkpoint) {
   for (const spec::CheckpointTier& tier : checkpoint.store) {
     const bool has_path = tier.kind != spec::TierKind::peer;  // its own follows from the others
     text += fmt::format("{}{{tier: {}{}{}, every: {}, keep: {}}}", text.empty() ? "" : ", ", name_of(tier.kind),
-                        has_path ? ", path: " : "", has_path ? spec::quoted_yaml(whole_path(tier.path)) : "",
-                        tier.every, tier.keep > 0 ? tier.keep : checkpoint.keep);
+                        has_path ? ", path: " : "", has_path ? double_quoted(whole_path(tier.path)) : "", tier.every,
+                        tier.keep > 0 ? tier.keep : checkpoint.keep);
   }
   return "[" + text + "]";
 }
@@ -151,7 +152,7 @@ Result<spec::Request> request_of_saved(const SavedJob& saved, const Arguments& a
                                        const std::vector<spec::Setting>& no_cluster) {
   if (saved.value("job").empty()) {
     return input_error(fmt::format("{} says nothing of its job", saved.checkpoint),
-                       fmt::format("twinpod train JOB --resume {}", saved.root));
+                       fmt::format("twinpod train JOB --resume {}", shell_quoted(saved.root)));
   }
   Arguments with_job = arguments;
   with_job.words = {saved.value("job_folder") + "/job.yaml"};
@@ -224,7 +225,7 @@ Result<std::string> document_to_keep(spec::Node document, const spec::Job& job) 
   complete_typed_path(document.find("model"));
   complete_typed_path(document.find("cluster"));
   std::vector<std::string> settings = {fmt::format("training.global_batch={:.0f}", job.training.global_batch)};
-  if (!job.data.tokens.empty()) settings.push_back("data.tokens=" + spec::quoted_yaml(whole_path(job.data.tokens)));
+  if (!job.data.tokens.empty()) settings.push_back("data.tokens=" + double_quoted(whole_path(job.data.tokens)));
   if (!job.data.text.empty()) settings.push_back("data.text=" + list_of_paths(job.data.text));
   if (!job.checkpoint.store.empty()) settings.push_back("checkpoint.store=" + tiers_text(job.checkpoint));
   for (const std::string& setting : settings) {

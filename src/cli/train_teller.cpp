@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "core/progress.hpp"
+#include "core/quote.hpp"
 #include "report/train_report.hpp"
 
 namespace twinpod::cli {
@@ -41,7 +42,7 @@ void Teller::tell(const train::StepNote& note) {
   if (drawn_ && now - drawn_at_ < kPause && note.step + 1 < note.steps) return;
   const double mean_s = std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
   const report::ProgressView view{job_, note, mean_s, evaluation_loss_, peak_flop_per_s_};
-  fmt::print(stderr, "\r\033[K{}", fitting(report::progress_text(view)));
+  fmt::print(stderr, "\r\033[K{}", fitting(one_line(report::progress_text(view))));
   std::fflush(stderr);
   drawn_at_ = now;
   drawn_ = true;
@@ -56,7 +57,7 @@ void Teller::write_metrics(const train::StepNote& note) {
 }
 
 void Teller::warn(const std::string& text) {
-  fmt::print(stderr, "{}twinpod: {}{}", drawn_ ? "\r\033[K" : "", text, text.ends_with('\n') ? "" : "\n");
+  fmt::print(stderr, "{}twinpod: {}{}", drawn_ ? "\r\033[K" : "", printable(text), text.ends_with('\n') ? "" : "\n");
   std::fflush(stderr);
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "collective/msccl.hpp"
+#include "core/quote.hpp"
 
 namespace twinpod::collective {
 namespace {
@@ -194,15 +195,6 @@ std::string_view name_in_msccl(Verb verb) {
   }
 }
 
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    const bool plain = c != '<' && c != '>' && c != '&' && c != '"' && static_cast<unsigned char>(c) >= ' ';
-    safe += plain ? c : '_';
-  }
-  return safe;
-}
-
 }  // namespace
 
 Result<std::string> to_msccl(const Schedule& schedule, std::string_view name) {
@@ -221,7 +213,7 @@ Result<std::string> to_msccl(const Schedule& schedule, std::string_view name) {
       "<algo name=\"{}\" proto=\"Simple\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{}\" "
       "inplace=\"{}\" "
       "outofplace=\"{}\" minBytes=\"0\" maxBytes=\"0\"{}>\n",
-      escaped(name), channels, schedule.chunks, schedule.ranks, coll, schedule.in_place ? 1 : 0,
+      xml_escaped(name), channels, schedule.chunks, schedule.ranks, coll, schedule.in_place ? 1 : 0,
       schedule.in_place ? 0 : 1, schedule.root == 0 ? "" : fmt::format(" root=\"{}\"", schedule.root));
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     write_rank(xml, schedule, ranks[rank], static_cast<int>(rank));

@@ -1,12 +1,14 @@
 #include "core/error.hpp"
 
+#include "core/quote.hpp"
+
 namespace twinpod {
 namespace {
 
 // "job.yaml:3:5: ", or as much of it as is known.
 std::string place(const Error& error) {
   if (error.file.empty()) return "";
-  std::string text = error.file;
+  std::string text = one_line(error.file);
   if (error.line > 0) text += ":" + std::to_string(error.line);
   if (error.line > 0 && error.column > 0) text += ":" + std::to_string(error.column);
   return text + ": ";
@@ -15,8 +17,8 @@ std::string place(const Error& error) {
 }  // namespace
 
 std::string to_string(const Error& error) {
-  std::string text = place(error) + error.message;
-  if (!error.hint.empty()) text += "\n  " + error.hint;
+  std::string text = place(error) + one_line(error.message);
+  if (!error.hint.empty()) text += "\n  " + printable(error.hint);
   return text;
 }
 

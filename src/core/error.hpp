@@ -28,7 +28,7 @@ struct Error {
   int column = 0;       // 1-based; 0: not known
 };
 
-// `file:line:column: message` and, on a line of its own, the hint.
+// `file:line:column: message` and, on a line of its own, the hint: as a terminal may get it, whatever is in there.
 std::string to_string(const Error& error);
 
 template <typename T>

@@ -24,5 +24,13 @@ TEST(Error, MakersSetTheKind) {
   EXPECT_EQ(impossible.error().kind, ErrorKind::infeasible);
 }
 
+TEST(Error, NothingInItIsForTheTerminal) {
+  EXPECT_EQ(to_string(Error{ErrorKind::input, "no `a\x1b[2J\nb`",
+                            "try \x07"
+                            "c",
+                            "d\re.yaml", 1, 0}),
+            "d\\re.yaml:1: no `a\\u001b[2J\\nb`\n  try \\u0007c");
+}
+
 }  // namespace
 }  // namespace twinpod

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/quote.hpp"
+
 namespace twinpod {
 namespace {
 
@@ -25,7 +27,7 @@ bool is_terminal(std::FILE* stream) { return isatty(fileno(stream)) != 0; }
 std::string progress_line(const std::string& label, std::size_t done, std::size_t total) {
   const std::size_t filled = part_of(kCells, done, total);
   const std::string bar = std::string(filled, '#') + std::string(kCells - filled, '-');
-  return fmt::format("{}  [{}] {:3} %", label, bar, part_of(100, done, total));
+  return fmt::format("{}  [{}] {:3} %", one_line(label), bar, part_of(100, done, total));
 }
 
 Progress::Progress(std::string label, std::size_t total)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/quote.hpp"
+
 namespace twinpod {
 namespace {
 
@@ -33,6 +35,7 @@ Table::Table(std::vector<Column> columns, TableStyle style) : columns_(std::move
 
 void Table::row(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = one_line(cell);
   lines_.push_back(Line{false, std::move(cells)});
 }
 

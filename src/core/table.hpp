@@ -37,7 +37,7 @@ class Table {
   // When all headers are empty, neither they nor their rule are printed.
   explicit Table(std::vector<Column> columns, TableStyle style = {});
 
-  // Cells that are missing are empty. REQUIRES: no more cells than columns, and no line breaks in them.
+  // Cells that are missing are empty; each is shown as one_line() of it. REQUIRES: no more cells than columns.
   void row(std::vector<std::string> cells);
   void rule();
 

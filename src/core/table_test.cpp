@@ -44,5 +44,11 @@ TEST(Table, EmptyTableIsItsHeader) {
   EXPECT_EQ(Table({}).text(), "");
 }
 
+TEST(Table, ACellIsOneLine) {
+  Table table({{""}, {""}});
+  table.row({"a\nforged  row", "\x1b[31mb"});
+  EXPECT_EQ(table.text(), "a\\nforged  row  \\u001b[31mb\n");
+}
+
 }  // namespace
 }  // namespace twinpod

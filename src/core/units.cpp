@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 
 namespace twinpod {
 namespace {
@@ -126,15 +127,11 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // What was found, short enough to be read and on one line.
-std::string quoted(std::string_view text) {
-  std::string shown;
-  for (const char c : text.substr(0, 40)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-  return "'" + shown + (text.size() > 40 ? "..." : "") + "'";
-}
+std::string found_text(std::string_view text) { return "'" + shortened(text, 40) + "'"; }
 
 tl::unexpected<Error> refusal(std::string_view text, const Kind& kind, const std::string& why, std::string hint = "") {
   const std::string expected = fmt::format("expected {}, such as {}", kind.base_unit, kind.example);
-  return input_error(fmt::format("found {}, {}{}", quoted(text), expected, why), std::move(hint));
+  return input_error(fmt::format("found {}, {}{}", found_text(text), expected, why), std::move(hint));
 }
 
 std::string unit_hint(std::string_view unit, const Kind& kind) {
@@ -178,7 +175,7 @@ Result<double> parse_quantity(std::string_view text, Quantity quantity) {
   const std::string_view unit_text = trimmed(rest.substr(static_cast<std::size_t>(end - rest.data())));
   const Unit* unit = find_unit(kind.units, unit_text);
   if (unit == nullptr && !unit_text.empty()) {
-    return refusal(text, kind, fmt::format(": unit {} is not known", quoted(unit_text)), unit_hint(unit_text, kind));
+    return refusal(text, kind, fmt::format(": unit {} is not known", found_text(unit_text)), unit_hint(unit_text, kind));
   }
   if (unit != nullptr) value *= unit->factor;
   const double size = std::abs(value);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/quote.hpp"
 #include "data/shuffle.hpp"
 
 namespace twinpod::data {
@@ -96,7 +97,7 @@ tl::unexpected<Error> outside(const Samples& samples, std::int64_t number, const
   if (found.token >= 0)
     hint =
         fmt::format("the model's vocabulary must be {} or more; `twinpod data show {} --check` finds the largest token",
-                    found.token + 1, samples.data->name);
+                    found.token + 1, shell_quoted(samples.data->name));
   if (samples.data->of_text)
     hint = "the model's vocabulary must be 257 or more: one token for each byte, one for the end of a document";
   return input_error(

@@ -80,6 +80,14 @@ Result<void> zero_is_known(const Job& job, Engine engine) {
                  fmt::format("try zero {}", above != known.end() ? *above : known.back()));
 }
 
+// Whatever cp is: who writes it wants it.
+Result<void> context_exchange_is_known(const Job& job, Engine engine) {
+  const spec::ContextExchange wanted = job.layout.context_exchange;
+  if (wanted == Layout().context_exchange) return {};
+  return refusal(engine, fmt::format("is not written for context_exchange {}", spec::name_of(wanted)),
+                 fmt::format("try context_exchange {}", spec::name_of(Layout().context_exchange)));
+}
+
 Result<void> nothing_on_servers(const Job& job, Engine engine) {
   if (job.layout.servers == 0) return {};
   return refusal(engine, fmt::format("has no parameter servers, but the layout has {}", job.layout.servers),
@@ -259,12 +267,16 @@ Result<void> habits_of_torchtitan(const Job& job, Engine engine) {
                    fmt::format("recomputes all layers alike, but recompute_layers is {}", layout.recompute_layers),
                    "try recompute_layers 0");
   }
+  if (!layout.overlap.value_or(true)) {
+    return refusal(engine, "always reduces gradients beside the backward passes, but overlap is false",
+                   "try overlap true");
+  }
   if (!layout.offload_activations) return {};
   return refusal(engine, "does not offload activations", "try recompute full");
 }
 
-constexpr std::array<Rule, 5> kRules = {runs_on_gpus, nodes_are_whole, schedule_is_known, zero_is_known,
-                                        nothing_on_servers};
+constexpr std::array<Rule, 6> kRules = {runs_on_gpus,  nodes_are_whole,           schedule_is_known,
+                                        zero_is_known, context_exchange_is_known, nothing_on_servers};
 constexpr std::array<Rule, 7> kMcoreRules = {optimizer_is_known,  precision_of_mcore, fsdp_without_pipeline,
                                              offloading_of_mcore, recompute_of_mcore, tensor_parallel_of_mcore,
                                              model_of_mcore};

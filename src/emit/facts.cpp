@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/quote.hpp"
 #include "layout/check.hpp"
 #include "model/arithmetic.hpp"
 
@@ -68,7 +69,8 @@ std::string head_comment(const spec::Job& job, const std::string& what) {
   return fmt::format(
       "# {}\n# {}\n# Written by twinpod. Every name in here and where it comes from: docs/emit.md.\n"
       "#\n#   {}\n#   {}, each of {} tokens\n",
-      job.name.empty() ? job.model.name : job.name, what, ranks_text(job), batch_text(job), job.training.sequence);
+      one_line(job.name.empty() ? job.model.name : job.name), what, ranks_text(job), batch_text(job),
+      job.training.sequence);
 }
 
 double usual_learning_rate(const spec::Model& model) {
@@ -91,14 +93,6 @@ int rotary_base(const spec::Model& model) {
 
 double gradient_bytes(const spec::Job& job) {
   return job.training.gradient_bytes > 0 ? job.training.gradient_bytes : job.stack.gradient_bytes;
-}
-
-std::string shell_quoted(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.,:/=+";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 }  // namespace twinpod::emit

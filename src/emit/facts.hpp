@@ -37,7 +37,4 @@ int rotary_base(const spec::Model& model);
 // Bytes of a gradient while it is accumulated: the job's, else as its stack does.
 double gradient_bytes(const spec::Job& job);
 
-// 'text' for a shell, quoted where it must be.
-std::string shell_quoted(const std::string& text);
-
 }  // namespace twinpod::emit

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/quote.hpp"
 #include "emit/engines.hpp"
 #include "emit/facts.hpp"
 #include "spec/names.hpp"
@@ -21,7 +22,7 @@ struct Mapping {
   void number(std::string key, double value) { raw(std::move(key), fmt::format("{}", value)); }
   void count(std::string key, std::int64_t value) { raw(std::move(key), fmt::format("{}", value)); }
   void flag(std::string key, bool value) { raw(std::move(key), value ? "true" : "false"); }
-  void name(std::string key, std::string_view value) { raw(std::move(key), std::string(value)); }
+  void name(std::string key, std::string_view value) { raw(std::move(key), std::string(value)); }  // one of ours
 
   // Only where it is something.
   void number_if(std::string key, double value) {
@@ -36,17 +37,8 @@ struct Mapping {
   void text_if(std::string key, const std::string& value);
 };
 
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out + "\"";
-}
-
 void Mapping::text_if(std::string key, const std::string& value) {
-  if (!value.empty()) raw(std::move(key), quoted(value));
+  if (!value.empty()) raw(std::move(key), double_quoted(value));
 }
 
 std::string flow(const Mapping& mapping) {
@@ -108,7 +100,7 @@ std::string experts_text(const spec::Experts& e) {
 }
 
 std::string model_text(const spec::Model& model) {
-  if (!model.entry.empty()) return fmt::format("model: {}\n", model.entry);
+  if (!model.entry.empty()) return fmt::format("model: {}\n", yaml_word(model.entry));
   Mapping m;
   m.text_if("name", model.name);
   m.count("layers", model.layers);
@@ -137,7 +129,7 @@ std::string model_text(const spec::Model& model) {
 }
 
 std::string device_text(const spec::Device& device) {
-  if (!device.entry.empty()) return device.entry;
+  if (!device.entry.empty()) return yaml_word(device.entry);
   Mapping peak;
   for (const auto& [name, precision] : spec::kPrecisionNames) {
     peak.number_if(std::string(name), device.peak_flop_per_s[static_cast<std::size_t>(precision)]);
@@ -157,7 +149,7 @@ std::string device_text(const spec::Device& device) {
   }
   m.count_if("year", device.year);
   std::string aliases;
-  for (const std::string& alias : device.aliases) aliases += (aliases.empty() ? "" : ", ") + quoted(alias);
+  for (const std::string& alias : device.aliases) aliases += (aliases.empty() ? "" : ", ") + double_quoted(alias);
   if (!aliases.empty()) m.raw("aliases", "[" + aliases + "]");
   add_source(m, device.source);
   return flow(m);
@@ -208,10 +200,12 @@ std::string measured_text(const spec::Measured& measured) {
 }
 
 std::string cluster_text(const spec::Cluster& cluster) {
-  if (!cluster.entry.empty()) return fmt::format("cluster: {}\ndevices: {}\n", cluster.entry, cluster.devices);
+  if (!cluster.entry.empty()) {
+    return fmt::format("cluster: {}\ndevices: {}\n", yaml_word(cluster.entry), cluster.devices);
+  }
   Mapping m;
   m.text_if("name", cluster.name);
-  if (!cluster.node.empty()) m.raw("node", cluster.node);
+  if (!cluster.node.empty()) m.raw("node", yaml_word(cluster.node));
   m.raw("device", device_text(cluster.device));
   m.count("devices", cluster.devices);
   m.count("devices_per_node", cluster.devices_per_node);
@@ -280,20 +274,20 @@ Mapping difference(const Mapping& own, const Mapping& base) {
 // usual stack.
 std::string stack_text(const spec::Job& job, const spec::Catalog* catalog) {
   const spec::Stack& stack = job.stack;
-  if (catalog == nullptr) return fmt::format("stack: {}\n", stack.name);
+  if (catalog == nullptr) return fmt::format("stack: {}\n", yaml_word(stack.name));
   const std::string& family = job.cluster.device.family;
   std::string base_name = stack.name;
   Result<spec::Stack> base = catalog->stack(base_name, family);
   if (!base) base = catalog->stack(base_name = std::string(spec::default_stack(job.cluster.device)), family);
-  if (!base) return fmt::format("stack: {}\n", stack.name);
+  if (!base) return fmt::format("stack: {}\n", yaml_word(stack.name));
   spec::set_fields(job.cluster.measured.numbers, base->physics);
   Mapping m = difference(stack_facts(stack), stack_facts(*base));
   const Mapping memory = difference(memory_facts(stack.memory), memory_facts(base->memory));
   if (!memory.items.empty()) m.raw("memory", flow(memory));
   const Mapping numbers = difference(physics_numbers(stack.physics), physics_numbers(base->physics));
   if (!numbers.items.empty()) m.raw("parameters", flow(numbers));
-  if (m.items.empty()) return fmt::format("stack: {}\n", base_name);
-  return fmt::format("stack:\n  base: {}\n", base_name) + block(m, "  ");
+  if (m.items.empty()) return fmt::format("stack: {}\n", yaml_word(base_name));
+  return fmt::format("stack:\n  base: {}\n", yaml_word(base_name)) + block(m, "  ");
 }
 
 std::string schedule_text(const spec::Job& job) {
@@ -350,7 +344,7 @@ std::string training_text(const spec::Training& t) {
 }  // namespace
 
 std::string job_file(const spec::Job& job, const spec::Catalog* catalog) {
-  return fmt::format("# {}\n# {}\nname: {}\n", ranks_text(job), batch_text(job), quoted(job.name)) +
+  return fmt::format("# {}\n# {}\nname: {}\n", ranks_text(job), batch_text(job), double_quoted(job.name)) +
          model_text(job.model) + cluster_text(job.cluster) + stack_text(job, catalog) + layout_text(job) +
          training_text(job.training);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/quote.hpp"
 #include "emit/engines.hpp"
 #include "emit/facts.hpp"
 #include "emit/mcore.hpp"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/quote.hpp"
 #include "emit/engines.hpp"
 #include "emit/facts.hpp"
 #include "emit/mcore.hpp"
@@ -19,7 +20,7 @@ struct Call {
   void add(std::string_view name, const T& value) {
     text += fmt::format("        {}={},\n", name, value);
   }
-  void quoted(std::string_view name, std::string_view value) { add(name, fmt::format("\"{}\"", value)); }
+  void quoted(std::string_view name, std::string_view value) { add(name, double_quoted(value)); }
   void flag(std::string_view name, bool value) { add(name, value ? "True" : "False"); }
 };
 
@@ -283,8 +284,10 @@ std::string nemo_recipe(const spec::Job& job) {
       "#   torchrun --nproc_per_node {} --nnodes {} --node_rank N --rdzv_backend c10d --rdzv_endpoint FIRST_NODE:29500 "
       "recipe.py",
       world.devices_per_node, world.nodes);
-  return head_comment(job, what) + imports_text(job) + std::string(kNeeds) + "\n\n" + provider_text(job) + "\n\n" +
-         sharding_text(job) + "\n" + container_text(job) + optimizer_text(job) + precision_text(job) +
+  // Python takes the encoding from a comment in the first two lines, and a name in one of them could give it another.
+  return "#!/usr/bin/env python3\n# -*- coding: utf-8 -*-\n" + head_comment(job, what) + imports_text(job) +
+         std::string(kNeeds) + "\n\n" + provider_text(job) + "\n\n" + sharding_text(job) + "\n" + container_text(job) +
+         optimizer_text(job) + precision_text(job) +
          "    return cfg\n\n\nif __name__ == \"__main__\":\n    pretrain(recipe(), forward_step)\n";
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/quote.hpp"
 #include "emit/facts.hpp"
 
 namespace twinpod::emit {

@@ -7,6 +7,7 @@
 #include <immintrin.h>
 #endif
 
+#include "core/quote.hpp"
 #include "kernel/tiles.hpp"
 
 namespace twinpod::kernel {
@@ -32,7 +33,7 @@ Instructions at_first() {
   }
   if (wish != name_of(best())) {
     std::fprintf(stderr, "TWINPOD_INSTRUCTIONS: %s is not there; expected scalar, avx2, avx512 or amx. Taking %s.\n",
-                 wish, name_of(best()).data());
+                 shortened(wish, 60).c_str(), name_of(best()).data());
   }
   return best();
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/quote.hpp"
 #include "machine/machine.hpp"
 #include "spec/names.hpp"
 
@@ -14,12 +15,6 @@ std::string numbers(const std::vector<double>& values) {
   std::vector<std::string> texts;
   for (const double value : values) texts.push_back(value >= 1 ? fmt::format("{:.0f}", value) : number(value));
   return fmt::format("[{}]", fmt::join(texts, ", "));
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "''" : std::string(1, c);
-  return out + "'";
 }
 
 std::string mapping(const std::map<std::string, double>& values, const std::string& indent) {
@@ -38,8 +33,8 @@ std::string device_text(const spec::Device& device) {
       "device:\n  name: {}\n  vendor: {}\n  family: {}\n  peak: {{{}}}  # the best product, FLOP/s\n"
       "  memory: {:.0f}\n  memory_bandwidth: {}  # triad\n  host_link: {}\n  origin: measured\n"
       "  source: twinpod bench machine\n",
-      quoted(device.name), quoted(device.vendor), device.family, fmt::join(peaks, ", "), device.memory_bytes,
-      number(device.memory_bytes_per_s), number(device.host_bytes_per_s));
+      double_quoted(device.name), double_quoted(device.vendor), yaml_word(device.family), fmt::join(peaks, ", "),
+      device.memory_bytes, number(device.memory_bytes_per_s), number(device.host_bytes_per_s));
 }
 
 // The networks: a kind of node, and how many devices there are.
@@ -69,7 +64,7 @@ std::string measured_text(const spec::Measured& measured) {
   if (!measured.collectives.empty()) text += "  collectives:\n";
   for (const spec::MeasuredCollective& one : measured.collectives) {
     text += fmt::format("    - verb: {}\n      ranks: {}\n      bytes: {}\n      seconds: {}\n      error: {}\n",
-                        one.verb, one.ranks, numbers(one.bytes), numbers(one.seconds), number(one.error));
+                        yaml_word(one.verb), one.ranks, numbers(one.bytes), numbers(one.seconds), number(one.error));
   }
   return text + "  errors:  # typical, of each fit\n" + mapping(measured.errors, "    ");
 }
@@ -86,12 +81,12 @@ std::string cluster_file(const Machine& machine, const spec::Cluster& cluster) {
     text += fmt::format("# The machine did other things (load {:.1f} on {} cores): measure again when it is idle.\n",
                         machine.load, machine.cores);
   }
-  text += fmt::format("name: {}\n", quoted(cluster.name));
+  text += fmt::format("name: {}\n", double_quoted(cluster.name));
   text += device_text(cluster.device) + node_text(cluster);
   if (cluster.storage_read_bytes_per_s > 0) {
     text += fmt::format("storage: {{read: {}, write: {}}}  # {}; fsync of 4 KiB {} s\n",
                         number(cluster.storage_read_bytes_per_s), number(cluster.storage_write_bytes_per_s),
-                        machine.disk.folder, number(machine.disk.fsync_s));
+                        one_line(machine.disk.folder), number(machine.disk.fsync_s));
   }
   return text + measured_text(cluster.measured) + "origin: measured\nsource: twinpod bench machine\n";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/quote.hpp"
 #include "spec/bounds.hpp"
 #include "spec/node.hpp"
 #include "spec/reader.hpp"
@@ -102,9 +103,9 @@ std::string write_accuracy(const Accuracy& accuracy) {
       "# --write-accuracy FILE`; read for the range of each estimate.\n";
   for (const AccuracyRow& row : accuracy) {
     text += "- {";
-    if (!row.device.empty()) text += fmt::format("device: {}, ", row.device);
-    if (!row.stack.empty()) text += fmt::format("stack: {}, ", row.stack);
-    if (!row.kind.empty()) text += fmt::format("kind: {}, ", row.kind);
+    if (!row.device.empty()) text += fmt::format("device: {}, ", yaml_word(row.device));
+    if (!row.stack.empty()) text += fmt::format("stack: {}, ", yaml_word(row.stack));
+    if (!row.kind.empty()) text += fmt::format("kind: {}, ", yaml_word(row.kind));
     text += fmt::format("count: {}, max_devices: {}, p10: {:.4f}, p90: {:.4f}}}\n", row.count, row.max_devices, row.p10,
                         row.p90);
   }

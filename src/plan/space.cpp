@@ -37,6 +37,11 @@ std::vector<T> values_of(const spec::Job& job, const std::vector<T>& wish, std::
   return open;
 }
 
+// Of an axis that means nothing where it is asked: 0 is what it is then.
+std::vector<int> vacuous(const Wishes& wishes, const std::vector<int>& wish) {
+  return !wishes.literal || is_wished(wish, 0) ? std::vector<int>{0} : std::vector<int>{};
+}
+
 template <typename T>
 void sort_once(std::vector<T>& values) {
   std::sort(values.begin(), values.end());
@@ -115,7 +120,7 @@ int canonical_etp(const spec::Job& job, int tp, int etp) { return job.model.expe
 
 std::vector<int> expert_tensor_sizes(const Space& space, int tp) {
   const spec::Job& job = *space.job;
-  if (job.model.experts.count == 0) return {0};
+  if (job.model.experts.count == 0) return vacuous(space.wishes, space.wishes.etp);
   std::vector<int> sizes;
   for (const int etp : values_of(job, space.wishes.etp, {0, 1}, job.layout.etp)) {
     const int size = canonical_etp(job, tp, etp);
@@ -125,7 +130,7 @@ std::vector<int> expert_tensor_sizes(const Space& space, int tp) {
 }
 
 std::vector<int> sequence_splits(const Space& space, int tp, int cp) {
-  if (tp == 1) return {0};
+  if (tp == 1) return vacuous(space.wishes, space.wishes.sequence_parallel);
   const spec::Job& job = *space.job;
   std::vector<int> splits =
       switch_of(job, space.wishes.sequence_parallel, space.abilities.sequence_parallel, job.layout.sequence_parallel);
@@ -196,11 +201,14 @@ bool has_copies(const spec::Model& model, int dp, int cp, int tp, int ep, int et
   return model.experts.count > 0 && tp > ep * (etp > 0 ? etp : tp);
 }
 
-// Interleaving and DualPipe are nothing without stages; who wants one of them wants a pipeline.
+// Interleaving and DualPipe are nothing without stages; who wants one of them wants a pipeline. Literally so does who
+// wants anything but what one stage is called.
 bool runs_on_one_stage(const Wishes& wishes) {
-  const bool plain = wishes.schedule.empty() ||
-                     std::any_of(wishes.schedule.begin(), wishes.schedule.end(),
-                                 [](Schedule s) { return s != Schedule::interleaved && s != Schedule::dualpipe; });
+  const bool plain =
+      wishes.schedule.empty() || std::any_of(wishes.schedule.begin(), wishes.schedule.end(), [&](Schedule s) {
+        if (wishes.literal) return s == Schedule::one_f_one_b;
+        return s != Schedule::interleaved && s != Schedule::dualpipe;
+      });
   return plain && is_wished(wishes.virtual_stages, 1);
 }
 
@@ -215,7 +223,8 @@ void add_homes(const Space& space, const Group& group, int devices, int pp, std:
   const spec::Job& job = *space.job;
   const int dp = data_ranks(space, group, devices, pp);
   std::vector<int> zeros = zero_stages(space, pp);
-  if (!has_copies(job.model, dp, group.cp, group.tp, group.ep, group.etp)) zeros = {0};
+  if (!has_copies(job.model, dp, group.cp, group.tp, group.ep, group.etp))
+    zeros = vacuous(space.wishes, space.wishes.zero);
   for (const int zero : zeros) {
     for (const int offload : host_switch_of(job, space.wishes.offload_optimizer, space.abilities.offload_optimizer,
                                             job.layout.offload_optimizer)) {

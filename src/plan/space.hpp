@@ -39,6 +39,9 @@ struct Wishes {
   std::vector<int> offload_activations;  // 0, 1
   std::vector<spec::Recompute> recompute;
   std::vector<spec::Schedule> schedule;
+  // For a launch: what was wished is in the layout itself. Else it is enough when nothing is against it: one stage with
+  // any schedule, ZeRO 3 where a parameter has one copy.
+  bool literal = false;
 };
 
 // Everything that the closed form knows, whether or not a software has it.

@@ -116,5 +116,15 @@ TEST(Space, NothingWaitsOnAHostThatCannotBeReached) {
     EXPECT_FALSE(way.offload_optimizer || way.offload_activations);
 }
 
+TEST(Space, AWishThatMeansNothingOnOneStageIsNoneForALaunch) {
+  const spec::Job job = gpt_job(64);
+  Wishes wishes;
+  wishes.schedule = {Schedule::zb_1p};
+  EXPECT_FALSE(pipelinings(space_of(job, wishes, all_abilities()), {}, 64, 1).empty());
+  wishes.literal = true;
+  EXPECT_TRUE(pipelinings(space_of(job, wishes, all_abilities()), {}, 64, 1).empty());
+  EXPECT_FALSE(pipelinings(space_of(job, wishes, all_abilities()), {}, 64, 4).empty());
+}
+
 }  // namespace
 }  // namespace twinpod::plan

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/quote.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
@@ -161,7 +162,7 @@ std::vector<std::string> advice(const Calibration& c) {
 
 std::string output_text(const CalibrationOutput& output) {
   if (output.path.empty()) return "\nthe fitted stack (-o FILE writes it):\n\n" + output.stack;
-  return fmt::format("\nwrote {0}: `twinpod estimate JOB --stack {0}` uses it\n", output.path);
+  return fmt::format("\nwrote {0}: `twinpod estimate JOB --stack {0}` uses it\n", shell_quoted(output.path));
 }
 
 Json run_json(const Calibration& c, const CalibratedRun& run) {

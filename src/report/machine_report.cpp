@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/quote.hpp"
 #include "core/table.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
@@ -127,7 +128,8 @@ std::string machine_text(const MachineView& view) {
   }
   if (!m.links.empty()) text += "\n" + links_text(view);
   text += "\n" + fits_text(view);
-  if (!view.file.empty()) text += fmt::format("\nwritten: {}; use it with --on {}\n", view.file, view.file);
+  if (!view.file.empty())
+    text += fmt::format("\nwritten: {}; use it with --on {}\n", one_line(view.file), shell_quoted(view.file));
   return text;
 }
 

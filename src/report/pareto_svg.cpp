@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "core/quote.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/plan_report.hpp"
@@ -27,20 +28,6 @@ constexpr const char* kParetoColour = "#0072b2";
 constexpr const char* kCurveColour = "#d55e00";
 constexpr const char* kBestColour = "#000000";
 constexpr const char* kAskedColour = "#009e73";
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
 
 // Values on a stretch of the picture, even or logarithmic.
 struct Axis {
@@ -161,7 +148,7 @@ struct Legend {
   double y = kTop + 10;
   void add(const char* colour, bool filled, const std::string& text) {
     svg += dot(kWidth - kRight + 16, y - 4, 4, colour, filled);
-    svg += fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 28, y, text);
+    svg += fmt::format("<text x='{}' y='{}'>{}</text>\n", kWidth - kRight + 28, y, xml_escaped(text));
     y += 20;
   }
 };
@@ -172,8 +159,8 @@ std::string opened(const PlanView& view) {
       "font-size='12'>\n<rect width='{0}' height='{1}' fill='white'/>\n",
       kWidth, kHeight);
   return svg +
-         fmt::format("<text x='{}' y='24' font-size='15'>{} on {}</text>\n", kLeft, escaped(view.job.model.name),
-                     escaped(view.job.cluster.name.empty() ? view.job.cluster.device.name : view.job.cluster.name));
+         fmt::format("<text x='{}' y='24' font-size='15'>{} on {}</text>\n", kLeft, xml_escaped(view.job.model.name),
+                     xml_escaped(view.job.cluster.name.empty() ? view.job.cluster.device.name : view.job.cluster.name));
 }
 
 }  // namespace

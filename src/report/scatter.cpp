@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/quote.hpp"
+
 namespace twinpod::report {
 namespace {
 
@@ -111,7 +113,8 @@ std::string scatter_svg(const std::vector<validate::Case>& cases) {
   for (const auto& [family, rows] : count) {
     svg +=
         fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='4' fill='{}'/>", kWidth - kRight + 16, y - 4, colour[family]);
-    svg += fmt::format("<text x='{:.1f}' y='{:.1f}'>{} ({})</text>\n", kWidth - kRight + 26, y, family, rows);
+    svg +=
+        fmt::format("<text x='{:.1f}' y='{:.1f}'>{} ({})</text>\n", kWidth - kRight + 26, y, xml_escaped(family), rows);
     y += 20;
   }
   svg += fmt::format("<text x='{:.1f}' y='{:.1f}' fill='#555'>band: 10 % either way</text>\n", kWidth - kRight + 12,

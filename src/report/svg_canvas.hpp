@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/quote.hpp"
+
 namespace twinpod::report {
 
 struct TextStyle {
@@ -24,7 +26,7 @@ class Canvas {
   void text(double x, double y, std::string_view text, const TextStyle& style = {}) {
     body_ +=
         fmt::format("<text x='{:.1f}' y='{:.1f}' font-size='{}' text-anchor='{}' fill='{}'{}>{}</text>\n", x, y,
-                    style.size, style.anchor, style.colour, style.bold ? " font-weight='bold'" : "", escaped(text));
+                    style.size, style.anchor, style.colour, style.bold ? " font-weight='bold'" : "", xml_escaped(text));
   }
   // A plate behind a number that stands on lines.
   void label(double x, double y, std::string_view content, const char* colour = "#222") {
@@ -64,20 +66,6 @@ class Canvas {
                "height='{1:.0f}' font-family='sans-serif'>\n<rect width='{0:.0f}' height='{1:.0f}' fill='white'/>\n",
                width, height) +
            body_ + "</svg>\n";
-  }
-
-  static std::string escaped(std::string_view text) {
-    std::string safe;
-    for (const char c : text) {
-      if (c == '&') {
-        safe += "&amp;";
-      } else if (c == '<') {
-        safe += "&lt;";
-      } else {
-        safe += c;
-      }
-    }
-    return safe;
   }
 
  private:

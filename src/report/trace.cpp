@@ -6,11 +6,11 @@
 #include <array>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "core/at.hpp"
+#include "core/quote.hpp"
 #include "report/trace_flows.hpp"
 
 namespace twinpod::report {
@@ -50,8 +50,6 @@ struct Sink {
 // Microseconds with three digits, in whole nanoseconds: so that slices that follow each other never overlap.
 std::string micros(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
-
 std::string process_name(const program::RankTimeline& line, int stage) {
   std::string name = fmt::format("stage {}, rank {}", stage, line.rank);
   if (line.count > 1) name += fmt::format(" and {} like it", line.count - 1);
@@ -62,7 +60,7 @@ void write_names(Sink& sink, const TraceInput& input, int process) {
   const program::RankTimeline& line = input.timeline.ranks[at(process - 1)];
   const int stage = input.program.kinds[at(line.kind)].stage;
   sink.event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", process,
-             quoted(process_name(line, stage)));
+             double_quoted(process_name(line, stage)));
   sink.event(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})", process, process);
   std::array<bool, program::kNumLanes> used{};
   program::for_each_op(input.program, line.kind, [&](const PlacedOp& op) {
@@ -145,7 +143,7 @@ std::string slice_args(const Slice& slice, TraceDetail detail) {
   if (!single) add("ops", slice.ops);
   if (op.op->kind == OpKind::compute) return args;
   add("bytes", static_cast<std::int64_t>(slice.bytes));
-  if (single && op.op->kind == OpKind::collective) add("group", quoted(std::string(layout::name_of(op.op->group))));
+  if (single && op.op->kind == OpKind::collective) add("group", double_quoted(layout::name_of(op.op->group)));
   add("exposed_s", fmt::format("{:.9f}", slice.exposed_s));
   return args;
 }
@@ -155,7 +153,7 @@ void write_slice(Sink& sink, int process, Slice& slice, TraceDetail detail, std:
   const int thread = thread_of(process, slice.op.op->lane);
   if (head.empty()) {
     const std::string_view category = name_of(slice.op.op->kind);
-    head = fmt::format(R"("name":{},"cat":"{}")", quoted(slice_name(slice.op, detail)), category);
+    head = fmt::format(R"("name":{},"cat":"{}")", double_quoted(slice_name(slice.op, detail)), category);
   }
   sink.event(R"({{"ph":"X",{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})", head, process, thread,
              micros(slice.start_ns), micros(slice.end_ns - slice.start_ns), slice_args(slice, detail));

@@ -423,6 +423,7 @@ void read_hugging_face_fields(const Node& node, Context& context, Model& model) 
   if (type == nullptr) return;
   model = Model{};
   const Node* name = node.find("_name_or_path");
+  if (name != nullptr && !is_text(*name, "_name_or_path", context)) return;
   model.name = name != nullptr && !name->scalar.empty() ? name->scalar : std::string(type->name);
   type->read(Config(node, context), model);
 }

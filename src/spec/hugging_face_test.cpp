@@ -258,5 +258,18 @@ TEST(HuggingFace, OwnKeysComeOnTop) {
   EXPECT_EQ(read_model(root, "config.json", files.catalog())->layers, 4);
 }
 
+TEST(HuggingFace, ANameOfSeveralLinesIsRefusedWhereItStands) {
+  const Result<Node> root = parse_yaml(
+      "{\n\"_name_or_path\": \"meta\\ntouch x;:\",\n\"model_type\": \"llama\", \"hidden_size\": 64,\n"
+      "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"intermediate_size\": 64, \"vocab_size\": 64}\n",
+      "config.json");
+  ASSERT_TRUE(root);
+  const Result<Model> model = read_hugging_face(*root, "config.json");
+  ASSERT_FALSE(model);
+  EXPECT_EQ(to_string(model.error()),
+            "config.json:2:19: _name_or_path is the text `meta\\ntouch x;:`; expected one line without control "
+            "characters");
+}
+
 }  // namespace
 }  // namespace twinpod::spec

@@ -43,7 +43,5 @@ Result<Node> parse_yaml_file(const std::string& path);
 
 // In one line, as parse_yaml() reads it: {model: gpt2, layout: {tp: 2}}. Lines and columns are other ones then.
 std::string to_yaml(const Node& node);
-// A text in double quotes, with what has to be escaped.
-std::string quoted_yaml(std::string_view text);
 
 }  // namespace twinpod::spec

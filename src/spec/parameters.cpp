@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/quote.hpp"
 #include "spec/entries.hpp"
 #include "spec/stack.hpp"
 
@@ -30,7 +31,7 @@ void write_scopes(const Scopes& scopes, std::string_view title, std::string& tex
   text += fmt::format("{}:\n", title);
   for (const auto& [name, values] : scopes) {
     if (values.empty()) continue;
-    text += fmt::format("  {}:\n", name);
+    text += fmt::format("  {}:\n", yaml_word(name));
     write_values(values, "    ", text);
   }
 }

@@ -19,16 +19,16 @@ void read_peak(const Node& node, Context& context, Device& device) {
 
 void read_source(Reader& reader, Source& source) {
   reader.choice("origin", source.origin, kOriginNames);
-  reader.text("source", source.text);
+  reader.prose("source", source.text);
   std::string notes;
-  reader.text("notes", notes);
+  reader.prose("notes", notes);
 }
 
 void read_price(const Node& node, Context& context, std::string_view amount, double& usd, std::string& basis,
                 Origin& origin) {
   Reader reader(node, context, "price");
   reader.quantity(amount, usd, Quantity::usd_per_hour, 0, kMaxUsdPerHour);
-  reader.text("basis", basis);
+  reader.prose("basis", basis);
   reader.choice("origin", origin, kOriginNames);
   reader.finish();
 }

@@ -209,8 +209,10 @@ void read_layout_fields(const Node& node, Context& context, Layout& layout) {
   reader.count("recompute_layers", layout.recompute_layers, 0, kMaxLayers);
   if (layout.virtual_stages > 1) layout.schedule = Schedule::interleaved;
   if (!schedule_file(node).empty()) {
-    reader.take("schedule");
-    layout.schedule = Schedule::custom;
+    const Node* schedule = reader.take("schedule");
+    const Node* file = schedule == nullptr ? nullptr : schedule->find("file");
+    if (schedule != nullptr && is_text(file != nullptr ? *file : *schedule, "schedule", context))
+      layout.schedule = Schedule::custom;
   } else {
     reader.choice("schedule", layout.schedule, kScheduleNames);
   }
@@ -236,7 +238,7 @@ Result<Job> read_job_node(const Node& root, const std::string& file, const Catal
   reader.require("cluster");
   reader.text("name", job.name);
   std::string notes;
-  reader.text("notes", notes);
+  reader.prose("notes", notes);
   if (const Node* model = reader.take("model")) resolve_model(*model, context, catalog, job.model);
   if (const Node* cluster = reader.take("cluster")) resolve_cluster(*cluster, context, catalog, job.cluster);
   job.names_devices = root.find("devices") != nullptr;

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "core/nearest.hpp"
+#include "core/quote.hpp"
 
 namespace twinpod::spec {
 namespace {
@@ -18,16 +19,6 @@ std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
-}
-
-// Control characters would disturb the terminal, and half a character at the cut would not be text.
-std::string printable(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  if (result.size() <= kLongestQuote) return result;
-  std::size_t end = kLongestQuote;
-  while (end > 0 && (static_cast<unsigned char>(result[end]) & 0xc0U) == 0x80U) --end;
-  return result.substr(0, end) + "...";
 }
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
@@ -99,6 +90,17 @@ void Context::refuse(const Node& at, Error error) {
   first_error = std::move(error);
 }
 
+bool is_text(const Node& node, std::string_view key, Context& context) {
+  if (node.scalar.size() > kLongestText) {
+    context.refuse(node,
+                   fmt::format("{} is {}; expected a text of at most {} bytes", key, description(node), kLongestText));
+    return false;
+  }
+  if (is_one_line(node.scalar)) return true;
+  context.refuse(node, fmt::format("{} is {}; expected one line without control characters", key, description(node)));
+  return false;
+}
+
 std::string description(const Node& node) {
   switch (node.kind) {
     case Node::Kind::null:
@@ -108,7 +110,7 @@ std::string description(const Node& node) {
     case Node::Kind::mapping:
       return "a mapping";
     case Node::Kind::scalar:
-      return fmt::format("{}`{}`", node.quoted ? "the text " : "", printable(node.scalar));
+      return fmt::format("{}`{}`", node.quoted ? "the text " : "", shortened(node.scalar, kLongestQuote));
   }
   return "";
 }
@@ -165,7 +167,18 @@ const Node* Reader::scalar(std::string_view key, std::string_view expected) {
 }
 
 void Reader::text(std::string_view key, std::string& value) {
-  if (const Node* node = scalar(key, "text")) value = node->scalar;
+  const Node* node = scalar(key, "text");
+  if (node != nullptr && is_text(*node, key, context_)) value = node->scalar;
+}
+
+void Reader::prose(std::string_view key, std::string& value) {
+  const Node* node = scalar(key, "text");
+  if (node == nullptr) return;
+  if (printable(node->scalar) == node->scalar) {
+    value = node->scalar;
+  } else {
+    context_.refuse(*node, fmt::format("{} is {}; expected text without control characters", key, description(*node)));
+  }
 }
 
 void Reader::texts(std::string_view key, std::vector<std::string>& values) {
@@ -181,6 +194,7 @@ void Reader::texts(std::string_view key, std::vector<std::string>& values) {
       context_.refuse(item, fmt::format("{} holds {}; expected texts only", key, description(item)));
       return;
     }
+    if (!is_text(item, key, context_)) return;
     values.push_back(item.scalar);
   }
 }
@@ -284,7 +298,7 @@ void Reader::finish() {
     const std::string& key = node_.keys[i];
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string elsewhere = meant_elsewhere(what_, key);
-    context_.refuse_key(node_.items[i], fmt::format("{} has no key `{}`", what_, printable(key)),
+    context_.refuse_key(node_.items[i], fmt::format("{} has no key `{}`", what_, shortened(key, kLongestQuote)),
                         elsewhere.empty() ? suggestion(key, known_) : elsewhere);
     return;
   }

@@ -44,6 +44,11 @@ struct Context {
   void refuse(const Node& at, Error error);
 };
 
+// Refuses a scalar that text() would not take; `key` says what it is.
+bool is_text(const Node& node, std::string_view key, Context& context);
+
+inline constexpr std::size_t kLongestText = 4096;  // as long as a path may be
+
 // What stands at a node, for messages: "nothing", "a list", "`8x`".
 std::string description(const Node& node);
 
@@ -68,7 +73,9 @@ class Reader {
   const Node& place(std::string_view key) const;
 
   // Each leaves `value` as it is when the key is absent.
+  // One line without control characters, of kLongestText bytes at most: names end up in tables, scripts and comments.
   void text(std::string_view key, std::string& value);
+  void prose(std::string_view key, std::string& value);  // of any length; may have line breaks
   void texts(std::string_view key, std::vector<std::string>& values);
   void flag(std::string_view key, bool& value);
   void count(std::string_view key, int& value, int low, int high);

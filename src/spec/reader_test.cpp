@@ -248,5 +248,48 @@ TEST(Reader, ErrorOfSomethingNamedKeepsItsOwnPlace) {
   EXPECT_EQ(context.error().line, 7);
 }
 
+Error text_error(std::string_view text) {
+  return error_of(text, [](Reader& reader) {
+    std::string value;
+    reader.text("name", value);
+  });
+}
+
+TEST(Reader, ANameIsOneLine) {
+  const Error error = text_error("tp: 1\nname: \"meta\\ntouch x;:\"\n");
+  EXPECT_EQ(error.message, "name is the text `meta\\ntouch x;:`; expected one line without control characters");
+  EXPECT_EQ(error.line, 2);
+}
+
+TEST(Reader, ANameHasNothingThatATerminalWouldObey) {
+  for (const char* name : {"\\x1b[2J", "\\r", "\\t", "\\0", "\\x9b", "\\u202e", "\\u2028", "\\N", "\\ufeff"})
+    EXPECT_NE(text_error(std::string("name: \"a") + name + "b\"").message, "") << name;
+}
+
+TEST(Reader, ANameMayBeInAnyScript) { EXPECT_EQ(text_error("name: Ünïcode 你好 👍 'x' $(y) `z`").message, ""); }
+
+TEST(Reader, ANameEnds) {
+  EXPECT_NE(text_error("name: " + std::string(100'000, 'x')).message.find("at most 4096 bytes"), std::string::npos);
+}
+
+TEST(Reader, EachOfSeveralTextsIsOneLine) {
+  const Error error = error_of("list: [a, \"b\\nc\"]", [](Reader& reader) {
+    std::vector<std::string> list;
+    reader.texts("list", list);
+  });
+  EXPECT_NE(error.message.find("one line"), std::string::npos);
+}
+
+TEST(Reader, ProseMayHaveLinesAndNothingElse) {
+  const auto prose_error = [](std::string_view text) {
+    return error_of(text, [](Reader& reader) {
+      std::string value;
+      reader.prose("notes", value);
+    });
+  };
+  EXPECT_EQ(prose_error("notes: |\n  one\n  two\n").message, "");
+  EXPECT_NE(prose_error("notes: \"\\e[2J\"").message, "");
+}
+
 }  // namespace
 }  // namespace twinpod::spec

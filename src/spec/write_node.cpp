@@ -1,9 +1,8 @@
 // A document as text.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 
+#include "core/quote.hpp"
 #include "spec/node.hpp"
 
 namespace twinpod::spec {
@@ -25,7 +24,7 @@ std::string list_of(const Node& node) {
     if (i > 0) text += ", ";
     if (node.kind == Node::Kind::mapping) {
       const std::string& key = node.keys[i];
-      text += (is_plain(key) ? key : quoted_yaml(key)) + ": ";
+      text += (is_plain(key) ? key : double_quoted(key)) + ": ";
     }
     text += to_yaml(node.items[i]);
   }
@@ -34,24 +33,11 @@ std::string list_of(const Node& node) {
 
 }  // namespace
 
-std::string quoted_yaml(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
-}
-
 std::string to_yaml(const Node& node) {
   if (node.kind == Node::Kind::null) return "null";
   if (node.kind == Node::Kind::mapping) return "{" + list_of(node) + "}";
   if (node.kind == Node::Kind::sequence) return "[" + list_of(node) + "]";
-  return !node.quoted && is_plain(node.scalar) ? node.scalar : quoted_yaml(node.scalar);
+  return !node.quoted && is_plain(node.scalar) ? node.scalar : double_quoted(node.scalar);
 }
 
 }  // namespace twinpod::spec

@@ -121,7 +121,10 @@ void place_tensors(std::vector<TensorEntry>& tensors) {
 
 std::string safetensors_header(const std::vector<TensorEntry>& tensors,
                                const std::map<std::string, std::string>& metadata) {
-  std::string text = metadata.empty() ? "" : fmt::format("\"{}\":{}", kMetadata, Json(metadata).dump());
+  std::string text =
+      metadata.empty()
+          ? ""
+          : fmt::format("\"{}\":{}", kMetadata, Json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace));
   for (const TensorEntry& tensor : tensors) {
     text += fmt::format("{}\"{}\":{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", text.empty() ? "" : ",",
                         tensor.name, tensor.dtype, to_string(tensor.shape), tensor.begin, tensor.end);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/quote.hpp"
 #include "store/checkpoints.hpp"
 #include "train/agree.hpp"
 #include "train/checkpoint.hpp"
@@ -26,7 +27,7 @@ Result<void> open_tier(const store::Tier& tier, const std::vector<store::Tier>& 
     return store::clear_unfinished(*tier.files, tier.root);
   }
   return input_error(fmt::format("{} holds checkpoints of a run already", tier.root),
-                     fmt::format("--resume {} goes on with it; or another folder", tier.root));
+                     fmt::format("--resume {} goes on with it; or another folder", shell_quoted(tier.root)));
 }
 
 Result<void> check_peer(comm::Communicator& world, const PeerSettings& peer) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "core/quote.hpp"
 #include "plan/estimate.hpp"
 #include "validate/fit.hpp"
 
@@ -215,22 +216,6 @@ void predict_unseen(const std::vector<Sample>& samples, const std::vector<int>& 
   }
 }
 
-// In quotes, unless it is a plain name.
-std::string yaml_text(const std::string& text) {
-  const auto is_plain = [](char c) {
-    return (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '-' || c == '.';
-  };
-  if (!text.empty() && (std::isalpha(static_cast<unsigned char>(text.front())) != 0) &&
-      std::all_of(text.begin(), text.end(), is_plain))
-    return text;
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < ' ' ? '?' : c;
-  }
-  return result + "\"";
-}
-
 }  // namespace
 
 Result<Calibration> calibrate(const std::vector<CalibrationRun>& runs) {
@@ -261,10 +246,11 @@ Result<Calibration> calibrate(const std::vector<CalibrationRun>& runs) {
 
 std::string stack_text(const Calibration& calibration, const std::string& base) {
   std::string sources;
-  for (const CalibratedRun& run : calibration.runs) sources += (sources.empty() ? "" : ", ") + run.log;
-  std::string text = fmt::format(
-      "# Fitted to training logs on {} by `twinpod calibrate`; for `twinpod estimate --stack`.\n", calibration.device);
-  text += fmt::format("base: {}\nparameters:\n", yaml_text(base));
+  for (const CalibratedRun& run : calibration.runs) sources += (sources.empty() ? "" : ", ") + one_line(run.log);
+  std::string text =
+      fmt::format("# Fitted to training logs on {} by `twinpod calibrate`; for `twinpod estimate --stack`.\n",
+                  one_line(calibration.device));
+  text += fmt::format("base: {}\nparameters:\n", yaml_word(base));
   for (const CalibratedNumber& number : calibration.numbers) {
     if (number.standing != Standing::fitted) continue;
     // Rounding must not carry a value over its bound.
@@ -275,7 +261,7 @@ std::string stack_text(const Calibration& calibration, const std::string& base) 
   if (memory.fits_reserve || memory.fits_runtime) text += "memory:\n";
   if (memory.fits_reserve) text += fmt::format("  reserve: {:.4g}\n", memory.after.reserve);
   if (memory.fits_runtime) text += fmt::format("  runtime_bytes: {:.0f}\n", memory.after.runtime_bytes);
-  return text + fmt::format("origin: measured\nsource: {}\n", yaml_text(sources));
+  return text + fmt::format("origin: measured\nsource: {}\n", double_quoted(sources));
 }
 
 }  // namespace twinpod::validate

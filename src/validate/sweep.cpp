@@ -169,8 +169,8 @@ std::vector<Sweep> read_sweep(const Node& node, Context& context,
   for (const std::string_view key : {"id", "source"}) reader.require(key);
   Sweep head;
   reader.text("id", head.id);
-  reader.text("source", head.source);
-  reader.text("finding", head.finding);
+  reader.prose("source", head.source);
+  reader.prose("finding", head.finding);
   std::vector<Sweep> sweeps =
       reader.has("runs") ? read_rows(reader, context, head, run_of_id) : read_points(reader, context, head);
   reader.finish();
