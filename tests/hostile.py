@@ -9,7 +9,7 @@ import ast, concurrent.futures, csv, json, os, random, re, subprocess, sys, unic
 program, folder, number = os.path.abspath(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 PLAIN = "plain"
 LAUNCHES = ["megatron", "torchtitan", "nemo", "slurm", "slurm:torchtitan", "slurm:nemo", "twinpod"]
-NARROW = ["--tp", "8", "--pp", "1", "--cp", "1", "--micro-batch", "1", "--zero", "0", "--recompute", "selective",
+NARROW = ["--tp", "2", "--pp", "1", "--cp", "1", "--micro-batch", "1", "--zero", "2", "--recompute", "selective",
           "--global-batch", "64", "--sequence", "2048", "--precision", "bf16", "--offload-optimizer", "false",
           "--offload-activations", "false", "--servers", "0", "--sequence-parallel", "true"]
 
@@ -173,8 +173,7 @@ def judge(task, where, done, shapes):
         tally.check("hostile: a job file is read back as the same job", good, label)
         load_yaml(path + ".yaml", label)
         return
-    family = "config" if way in ("_name_or_path", "architectures") else "job"
-    try: same = shape_of(launch, text) == shapes[launch, family]
+    try: same = shape_of(launch, text) == plain_shape(launch, way, shapes)
     except (SyntaxError, ValueError) as error: same, label = False, label + " %s" % error
     tally.check("hostile: a launch does the same whatever things are called", same, label)
     if launch != "nemo": execute(where, path, label)
@@ -220,17 +219,22 @@ def make_tools():
         os.chmod(os.path.join(tools, name), 0o755)
 
 
+def plain_shape(launch, way, shapes):
+    """Of the launch with a plain name in the same place; None: refused."""
+    if (launch, way) not in shapes:
+        where = os.path.join(folder, "runs", "plain-%d-%s" % (list(WAYS).index(way), launch.replace(":", "-")))
+        done = planned(where, *WAYS[way](PLAIN), ["--emit", launch])
+        shapes[launch, way] = shape_of(launch, done.stdout.decode()) if done.returncode == 0 else None
+    return shapes[launch, way]
+
+
 def check_launches(names):
     ways = list(WAYS)
     tasks = [(index * len(LAUNCHES) + k, name, ways[(index * 5 + k) % len(ways)], launch)
              for index, name in enumerate(names) for k, launch in enumerate(LAUNCHES)]
     shapes = {}
     for launch in LAUNCHES[:-1]:
-        for family, way in (("config", "architectures"), ("job", "name")):
-            where = os.path.join(folder, "runs", "plain-%s-%s" % (family, launch.replace(":", "-")))
-            done = planned(where, *WAYS[way](PLAIN), ["--emit", launch])
-            if done.returncode == 0: shapes[launch, family] = shape_of(launch, done.stdout.decode())
-    tally.check("hostile: a plain name is emitted for each engine", len(shapes) >= 10, "%s" % list(shapes))
+        tally.check("hostile: a plain name is emitted for each engine", plain_shape(launch, "name", shapes), launch)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for task, where, done in pool.map(one_launch, tasks): judge(task, where, done, shapes)
 
