@@ -175,7 +175,8 @@ Result<double> parse_quantity(std::string_view text, Quantity quantity) {
   const std::string_view unit_text = trimmed(rest.substr(static_cast<std::size_t>(end - rest.data())));
   const Unit* unit = find_unit(kind.units, unit_text);
   if (unit == nullptr && !unit_text.empty()) {
-    return refusal(text, kind, fmt::format(": unit {} is not known", found_text(unit_text)), unit_hint(unit_text, kind));
+    return refusal(text, kind, fmt::format(": unit {} is not known", found_text(unit_text)),
+                   unit_hint(unit_text, kind));
   }
   if (unit != nullptr) value *= unit->factor;
   const double size = std::abs(value);

@@ -203,7 +203,7 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
   if (note.scale_factor > 0) json["scale_factor"] = note.scale_factor;
   if (note.evaluation_loss > 0) json["evaluation_loss"] = note.evaluation_loss;
   if (note.saved_step > 0) json["checkpoint_step"] = note.saved_step;
-  return printed(json, -1);
+  return json.dump() + "\n";
 }
 
 std::string train_text(const TrainView& view) {

@@ -11,6 +11,8 @@
 #include <random>
 #include <sstream>
 
+#include "core/quote.hpp"
+
 namespace twinpod::store {
 namespace {
 
@@ -64,13 +66,6 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// Whoever may write there may have written anything, and it goes to a terminal.
-std::string printable(const std::string& text) {
-  std::string shown;
-  for (const char c : text) shown += c >= ' ' && c <= '~' ? c : '?';
-  return shown;
-}
-
 }  // namespace
 
 Owner this_process() {
@@ -114,7 +109,9 @@ Owner parse_owner(std::string_view text) {
 
 std::string to_string(const Owner& owner) {
   if (owner.host.empty()) return "a process that does not say which";
-  return fmt::format("process {} on host {} since {}", owner.process, printable(owner.host), printable(owner.since));
+  // Whoever may write there may have written anything, and it goes to a terminal.
+  return fmt::format("process {} on host {} since {}", owner.process, shortened(owner.host, 64),
+                     shortened(owner.since, 64));
 }
 
 bool is_on_this_host(const Owner& owner) {
