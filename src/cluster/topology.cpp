@@ -160,7 +160,7 @@ Result<Machine> machine_of(const spec::Cluster& cluster) {
 
 Result<Graph> build_graph(const spec::Cluster& cluster) {
   if (cluster.topology.fabric == Fabric::custom) return custom_graph(cluster);
-  constexpr int kMostDevices = 1 << 21;  // about 4 GB
+  constexpr int kMostDevices = 1 << 19;  // about 450 MB
   if (cluster.devices > kMostDevices) {
     return input_error(fmt::format("{} has {} devices; a graph is built for at most {}", cluster.name,
                                    with_thousands(cluster.devices), with_thousands(kMostDevices)),

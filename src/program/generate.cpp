@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "layout/check.hpp"
 #include "model/arithmetic.hpp"
@@ -319,6 +320,23 @@ Result<void> rings_are_short(const spec::Job& job) {
                     "try context_exchange gather");
 }
 
+// Whoever runs them spells them all out, with some 60 bytes each.
+Result<void> ops_are_few(const Program& program) {
+  constexpr double kMostOps = 7e6;
+  double ops = 0;
+  for (const Kind& kind : program.kinds) {
+    for (const Instance& instance : kind.instances) {
+      ops += static_cast<double>(program.blocks[static_cast<std::size_t>(instance.block)].ops.size());
+    }
+  }
+  if (ops <= kMostOps) return {};
+  return infeasible(
+      fmt::format("program: {} micro-batches make a step of {:.0f} ops, more than {:.0f}", program.micro_batches, ops,
+                  kMostOps),
+      fmt::format("a global_batch of at most 1/{:.0f} of this, or a larger micro_batch; `estimate` takes any",
+                  std::ceil(ops / kMostOps)));
+}
+
 }  // namespace
 
 Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
@@ -344,6 +362,8 @@ Result<Program> generate(const spec::Job& job, const layout::AxisOrder& axes) {
   note_data_traffic(g);
   program.kinds.resize(static_cast<std::size_t>(order->num_stages()));
   for (int stage = 0; stage < order->num_stages(); ++stage) add_kind(g, stage);
+  const Result<void> short_enough = ops_are_few(program);
+  if (!short_enough) return tl::unexpected(short_enough.error());
   fill_servers(job, program);
   connect(g);
   return program;

@@ -12,7 +12,7 @@ namespace {
 
 using spec::Schedule;
 
-constexpr double kMostPasses = 2e7;  // that a step can be spelled out in
+constexpr double kMostPasses = 3e6;  // that a step can be spelled out in
 
 Order empty_order(int stages, int chunks, int micro_batches, Placement placement) {
   Order order;
