@@ -118,7 +118,7 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
                               const train::LoopResult& run, const std::string& metrics_error) {
   const spec::Job& job = plan.job;
   const std::optional<Error> not_saved = save_error(request, run);
-  const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program);
+  const Result<plan::Prediction> predicted = plan::predict_step(figures.job, plan.program, run.rehearsed);
   report::TrainView view{
       .job = job, .run = run, .transport = request.transport, .peak_flop_per_s = figures.peak_flop_per_s};
   view.error = not_saved ? &*not_saved : nullptr;
@@ -144,12 +144,28 @@ Result<std::string> answer_of(const TrainRequest& request, const TrainPlan& plan
   return not_saved ? answer_with_error(answer, *not_saved) : answer;
 }
 
+std::string transport_of(const TrainRequest& request) { return request.transport == "mpi" ? "mpi" : "processes"; }
+
+// The job on this machine, as measure(machine) finds it.
+template <typename F>
+Result<spec::Job> job_with_machine(const TrainRequest& request, const spec::Job& job, F&& measure) {
+  if (!request.measures_machine) return job;
+  machine::Machine here = machine::topology_of_this_host();
+  if (const Result<void> measured = measure(here); !measured) return tl::unexpected(measured.error());
+  spec::Job one = job;
+  one.cluster = machine::cluster_of(here);
+  spec::set_fields(one.cluster.measured.numbers, one.stack.physics);
+  return one;
+}
+
 template <typename T>
 Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& plan, comm::Communicator& world) {
   const Result<double> peak = train::measured_peak(world, plan.job.training.precision);
   if (!peak) return tl::unexpected(peak.error());
   const spec::Job& job = plan.job;
-  Result<spec::Job> to_be = job_to_predict(request, job, world);
+  Result<spec::Job> to_be = job_with_machine(request, job, [&](machine::Machine& here) {
+    return machine::measure_surroundings(world, job, *peak, transport_of(request), here);
+  });
   if (!to_be) return tl::unexpected(to_be.error());
   const Figures figures{std::move(*to_be), *peak};
   std::ofstream metrics;
@@ -162,6 +178,7 @@ Result<std::string> train_ranks(const TrainRequest& request, const TrainPlan& pl
   settings.steps = train::steps_of(job);
   settings.record_step = std::min(request.record_step, settings.steps - 1);
   settings.deterministic = request.deterministic;
+  settings.rehearses = request.measures_machine;
   settings.note = [&](const train::StepNote& note) { teller.tell(note); };
   settings.checkpoints = request.store.settings;
   Result<train::Values> values = values_to_keep(request.document, request.job_folder, job, plan.samples);
@@ -195,16 +212,10 @@ Result<void> open_outputs(const TrainRequest& request, std::ofstream& metrics) {
 }
 
 Result<spec::Job> job_to_predict(const TrainRequest& request, const spec::Job& job, comm::Communicator& world) {
-  if (!request.measures_machine) return job;
-  machine::Machine here = machine::topology_of_this_host();
   kernel::tune_gemm(!request.deterministic);
-  const std::string transport = request.transport == "mpi" ? "mpi" : "processes";
-  const Result<void> measured = machine::measure_job(world, job, transport, here);
-  if (!measured) return tl::unexpected(measured.error());
-  spec::Job one = job;
-  one.cluster = machine::cluster_of(here);
-  spec::set_fields(one.cluster.measured.numbers, one.stack.physics);
-  return one;
+  return job_with_machine(request, job, [&](machine::Machine& here) {
+    return machine::measure_job(world, job, transport_of(request), here);
+  });
 }
 
 Result<std::string> train_rank(const TrainRequest& request, const TrainPlan* plan, comm::Communicator& world) {

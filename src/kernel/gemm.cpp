@@ -29,6 +29,11 @@ std::atomic<bool>& tuning() {
   return on;
 }
 
+std::atomic<bool>& settling() {
+  static std::atomic<bool> on = false;
+  return on;
+}
+
 Gemm with_strides(Gemm shape) {
   if (shape.stride_a == 0) shape.stride_a = shape.transpose_a ? shape.m : shape.k;
   if (shape.stride_b == 0) shape.stride_b = shape.transpose_b ? shape.k : shape.n;
@@ -221,7 +226,7 @@ constexpr double kLongSeconds = 0.02;  // a product of which one try tells, else
 constexpr int kLaterTrials = 24;       // of each way that is near the fastest, one call in kSeldom
 constexpr int kSeldom = 16;
 constexpr double kNear = 1.15;
-constexpr int kOften = 4;  // of so many calls one is for the first way, if others seem to be faster
+constexpr double kSettleSeconds = 0.1;  // of a shape: then one try of each way has to do
 
 // What is known of a shape: the tries of each way, and its best time.
 struct Trial {
@@ -252,10 +257,10 @@ std::size_t way_of(const Trial& trial, std::size_t ways) {
     if (is_open(trial, way) && (next == ways || trial.tries[way] < trial.tries[next])) next = way;
   }
   if (next < ways) return next;
+  if (trial.calls % kSeldom != 0) return fastest;
   // The first way is expected to be the fastest. Tiles suffer from others on the machine more than vectors do, for
   // seconds at a time: what was tried then says little.
-  if (fastest != 0 && trial.calls % kOften == 0 && trial.tries[0] < kLaterTrials) return 0;
-  if (trial.calls % kSeldom != 0) return fastest;
+  if (fastest != 0 && trial.tries[0] < kLaterTrials) return 0;
   next = fastest;
   for (std::size_t way = 0; way < ways; ++way) {
     const bool near = trial.best[way] < kNear * trial.best[fastest] && trial.tries[way] < kLaterTrials;
@@ -264,20 +269,32 @@ std::size_t way_of(const Trial& trial, std::size_t ways) {
   return next;
 }
 
+// Whether the first calls of a shape have told its fastest way.
+bool is_settled(const Trial& trial, std::size_t ways, double spent_s) {
+  for (std::size_t way = 0; way < ways; ++way) {
+    if (trial.tries[way] == 0 || (spent_s < kSettleSeconds && is_open(trial, way))) return false;
+  }
+  return true;
+}
+
 template <typename T, typename C>
 void by_fastest(const std::vector<Way<T, C>>& known, const Gemm& s, const T* a, const T* b, C* c) {
   static std::mutex mutex;
   static std::map<std::pair<Instructions, Key>, Trial> trials;
   std::unique_lock lock(mutex);
   Trial& trial = trials[{instructions(), key_of(s)}];  // stays where it is
-  const std::size_t way = way_of(trial, known.size());
-  const bool is_first = trial.calls++ == 0;
-  lock.unlock();
-  const double seconds = seconds_of([&] { known[way](s, a, b, c); });
-  if (is_first) return;  // memory that nobody has touched yet says nothing of the way
-  lock.lock();
-  ++trial.tries[way];
-  trial.best[way] = std::min(trial.best[way], seconds);
+  double spent_s = 0;
+  do {
+    const std::size_t way = way_of(trial, known.size());
+    const bool is_first = trial.calls++ == 0;
+    lock.unlock();
+    const double seconds = seconds_of([&] { known[way](s, a, b, c); });
+    lock.lock();
+    if (is_first) continue;  // memory that nobody has touched yet says nothing of the way
+    spent_s += seconds;
+    ++trial.tries[way];
+    trial.best[way] = std::min(trial.best[way], seconds);
+  } while (settling() && !is_settled(trial, known.size(), spent_s));
 }
 
 template <typename C>
@@ -292,6 +309,8 @@ Bf16Products bf16_products() {
 }
 
 void tune_gemm(bool on) { tuning() = on; }
+
+void settle_gemm(bool on) { settling() = on; }
 
 template <typename T, typename C>
 void gemm(const Gemm& shape, const T* a, const T* b, C* c) {

@@ -41,4 +41,8 @@ void gemm(const Gemm& shape, const T* a, const T* b, C* c);
 // the first way.
 void tune_gemm(bool on);
 
+// On: the first call of a shape goes on until it is known which way is the fastest, so that the next call goes it: what
+// is timed then is what all later calls do. REQUIRES while it is on: nobody needs the results.
+void settle_gemm(bool on);
+
 }  // namespace twinpod::kernel

@@ -112,4 +112,15 @@ Result<void> measure_job(Communicator& world, const spec::Job& job, const std::s
   return time_memory(world, request, kMemoryBytes, machine);
 }
 
+Result<void> measure_surroundings(Communicator& world, const spec::Job& job, double flop_per_s,
+                                  const std::string& transport, Machine& machine) {
+  constexpr int kSide = 512;
+  machine.threads = 1;
+  if (Result<void> done = measure_transfers(world, transport, machine); !done) return done;
+  const double flop = 2.0 * kSide * kSide * kSide;
+  machine.products.push_back({job.training.precision, kSide, kSide, kSide, comm::size_of(world), 1, flop / flop_per_s});
+  const RankRequest request{.threads = 1, .quick = true, .blocks = kBlocks, .most_s = kMostSeconds, .typical = true};
+  return time_memory(world, request, kMemoryBytes, machine);
+}
+
 }  // namespace twinpod::machine

@@ -118,6 +118,11 @@ Result<void> measure_messages(comm::Communicator& world, const std::string& tran
 Result<void> measure_job(comm::Communicator& world, const spec::Job& job, const std::string& transport,
                          Machine& machine);
 
+// What is around the ops of a job that are known already (train/rehearse.hpp): messages, memory, and as the peak the
+// given rate of products.
+Result<void> measure_surroundings(comm::Communicator& world, const spec::Job& job, double flop_per_s,
+                                  const std::string& transport, Machine& machine);
+
 // For the way between processes.
 std::string to_text(const Machine& machine);
 Result<Machine> from_text(const std::string& text);

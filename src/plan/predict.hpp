@@ -31,6 +31,9 @@ struct Surroundings {
 
 // REQUIRES: a Program of the job.
 Result<Prediction> predict_step(const spec::Job& job, const program::Program& program);
+// With seconds of ops that were found out otherwise, such as by trying them.
+Result<Prediction> predict_step(const spec::Job& job, const program::Program& program,
+                                const program::OpSeconds& seconds);
 Result<sim::StepRun> predict_step(const spec::Job& job, const program::Program& program, const Surroundings& where);
 
 }  // namespace twinpod::plan

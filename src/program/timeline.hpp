@@ -8,6 +8,9 @@
 
 namespace twinpod::program {
 
+// Of each block's ops, as a Program has them, when nobody is waited for; below 0: not known.
+using OpSeconds = std::vector<std::vector<double>>;
+
 struct OpSpan {
   double start_s = -1;
   double release_s = -1;  // who waits for it may go on; before its end when the rest of it hides behind others

@@ -42,9 +42,20 @@ comm::Call in_place(Verb verb, E* buffer, std::int64_t count, int ranks, int pos
   return call_of<E>(verb, buffer, own, part);
 }
 
-template <typename E>
-Result<void> run_in_place(comm::Communicator& group, Verb verb, E* buffer, std::int64_t count) {
-  return comm::run(group, in_place<E>(verb, buffer, count, comm::size_of(group), comm::rank_of(group)));
+// In a rehearsal what is timed is the call, not who comes late to it.
+template <typename T>
+Result<void> run_call(Rank<T>& rank, comm::Communicator& group, const comm::Call& call) {
+  if (rank.rehearses) {
+    const Clock::time_point begin = Clock::now();
+    if (Result<void> together = comm::run(group, {.verb = Verb::barrier}); !together) return together;
+    rank.waited_s += seconds_since(begin);
+  }
+  return comm::run(group, call);
+}
+
+template <typename E, typename T>
+Result<void> run_in_place(Rank<T>& rank, comm::Communicator& group, Verb verb, E* buffer, std::int64_t count) {
+  return run_call(rank, group, in_place<E>(verb, buffer, count, comm::size_of(group), comm::rank_of(group)));
 }
 
 // ---- inside of layers ----
@@ -53,24 +64,26 @@ template <typename T>
 Result<void> gather_gradient(Rank<T>& rank, comm::Communicator& group) {
   const std::int64_t part = rank.sizes.rows * rank.sizes.hidden;
   rank.flow.gathered = true;
-  return comm::run(
-      group, call_of<T>(Verb::all_gather, rank.space(rank.places.gradient), rank.space(rank.places.gathered), part));
+  return run_call(
+      rank, group,
+      call_of<T>(Verb::all_gather, rank.space(rank.places.gradient), rank.space(rank.places.gathered), part));
 }
 
 template <typename T>
 Result<void> tensor_forward(Rank<T>& rank, const PlacedOp& op, const Place& place, comm::Communicator& group) {
   const std::int64_t whole = rank.sizes.tokens * rank.sizes.hidden;
   const Verb verb = op.op->verb;
-  if (op.op->segment == Segment::embedding) return run_in_place<T>(group, verb, rank.space(rank.places.stream), whole);
+  if (op.op->segment == Segment::embedding)
+    return run_in_place<T>(rank, group, verb, rank.space(rank.places.stream), whole);
   if (op.op->segment == Segment::head && rank.flow.scored) {
     Result<void> done =
-        run_in_place<Sum<T>>(group, verb, statistics_of(rank, place), 3 * rank.sizes.tokens * rank.job.layout.tp);
+        run_in_place<Sum<T>>(rank, group, verb, statistics_of(rank, place), 3 * rank.sizes.tokens * rank.job.layout.tp);
     if (done) combine_statistics(rank, place);
     return done;
   }
-  if (verb != Verb::all_gather) return run_in_place<T>(group, verb, rank.space(rank.places.delta), whole);
+  if (verb != Verb::all_gather) return run_in_place<T>(rank, group, verb, rank.space(rank.places.delta), whole);
   enter_norm(rank, op, place);
-  return run_in_place<T>(group, verb, normed_rows(rank, op, place), whole);
+  return run_in_place<T>(rank, group, verb, normed_rows(rank, op, place), whole);
 }
 
 template <typename T>
@@ -80,7 +93,7 @@ Result<void> tensor_collective(Rank<T>& rank, const PlacedOp& op, const Place& p
   if (forwards) return tensor_forward(rank, op, place, group);
   if (op.op->verb == Verb::all_gather) return gather_gradient(rank, group);
   Result<void> done =
-      run_in_place<T>(group, op.op->verb, rank.space(rank.places.inward), rank.sizes.tokens * rank.sizes.hidden);
+      run_in_place<T>(rank, group, op.op->verb, rank.space(rank.places.inward), rank.sizes.tokens * rank.sizes.hidden);
   if (done) undo_norm(rank);
   return done;
 }
@@ -90,7 +103,7 @@ Result<void> tensor_collective(Rank<T>& rank, const PlacedOp& op, const Place& p
 // Starts it, or does it at once where the caller needs it at once.
 template <typename T>
 Result<void> begin_call(Rank<T>& rank, const PlacedOp& op, comm::Communicator& group, const comm::Call& call) {
-  if (op.op->phase == Phase::update) return comm::run(group, call);
+  if (op.op->phase == Phase::update) return run_call(rank, group, call);
   Result<comm::Handle> handle = comm::start(group, call);
   if (!handle) return tl::unexpected(handle.error());
   rank.handles[static_cast<std::size_t>(op.index)] = std::move(*handle);
@@ -117,7 +130,7 @@ Result<void> gather_shards(Rank<T>& rank, const PlacedOp& op, const Place& place
     const comm::Call call = call_of<T>(Verb::all_gather, rank.parameters + piece.offset / rank.pieces.shards,
                                        rank.gathered.at(&piece), part);
     const bool last = i + 1 == list.size();
-    const Result<void> done = last ? begin_call(rank, op, group, call) : comm::run(group, call);
+    const Result<void> done = last ? begin_call(rank, op, group, call) : run_call(rank, group, call);
     if (!done) return done;
   }
   return {};
@@ -129,7 +142,7 @@ Result<void> scatter_gradients(Rank<T>& rank, const PlacedOp& op, const Place& p
   const std::vector<const Piece*> list = sharded_pieces(rank, op, place);
   Sum<T>* buffer = rank.unscattered.at(list[0]);
   for (const Piece* piece : list) {
-    const Result<void> done = run_in_place<Sum<T>>(group, Verb::reduce_scatter, buffer, piece->elements());
+    const Result<void> done = run_in_place<Sum<T>>(rank, group, Verb::reduce_scatter, buffer, piece->elements());
     if (!done) return done;
     const std::int64_t part = piece->elements() / rank.pieces.shards;
     kernel::add<Sum<T>>(part, rank.gradients + piece->offset / rank.pieces.shards, buffer + rank.dp_rank * part);
@@ -167,7 +180,7 @@ Result<void> sum_tied_tables(Rank<T>& rank) {
   const std::int64_t offset = piece.at(begins ? Role::tokens : Role::head_table);
   const int tp = rank.job.layout.tp;
   const std::int64_t rows = (std::int64_t{rank.job.model.vocab} + tp - 1) / tp;
-  return run_in_place<Sum<T>>(*rank.group(Group::ends), Verb::all_reduce, rank.gradients + piece.offset + offset,
+  return run_in_place<Sum<T>>(rank, *rank.group(Group::ends), Verb::all_reduce, rank.gradients + piece.offset + offset,
                               rows * rank.job.model.hidden);
 }
 
@@ -195,7 +208,7 @@ template <typename T>
 Result<void> sum_whole(Rank<T>& rank, std::int64_t count) {
   for_each_whole(rank,
                  [](const Sum<T>* gradient, Sum<T>* packed, std::int64_t n) { std::copy_n(gradient, n, packed); });
-  Result<void> done = run_in_place<Sum<T>>(*rank.group(Group::tensor), Verb::all_reduce, rank.packed, count);
+  Result<void> done = run_in_place<Sum<T>>(rank, *rank.group(Group::tensor), Verb::all_reduce, rank.packed, count);
   for_each_whole(rank,
                  [](Sum<T>* gradient, const Sum<T>* packed, std::int64_t n) { std::copy_n(packed, n, gradient); });
   return done;
@@ -204,7 +217,7 @@ Result<void> sum_whole(Rank<T>& rank, std::int64_t count) {
 template <typename T>
 Result<void> sum_norm_and_loss(Rank<T>& rank) {
   Sum<T> both[2] = {static_cast<Sum<T>>(rank.reduced[0]), static_cast<Sum<T>>(rank.reduced[1])};
-  Result<void> done = run_in_place<Sum<T>>(*rank.group(Group::world), Verb::all_reduce, both, 2);
+  Result<void> done = run_in_place<Sum<T>>(rank, *rank.group(Group::world), Verb::all_reduce, both, 2);
   rank.reduced[0] = both[0];
   rank.reduced[1] = both[1];
   return done;
@@ -235,6 +248,7 @@ int tag_of(const Rank<T>& rank, int chunk, int micro_batch, bool back) {
 template <typename T>
 Result<void> send_on(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   const bool back = op.op->phase != Phase::forward;
+  if (rank.rehearses) return {};
   const auto direction = static_cast<std::size_t>(back ? 1 : 0);
   const auto slot = 2 * direction + static_cast<std::size_t>(rank.next_transfer[direction]);
   rank.next_transfer[direction] = 1 - rank.next_transfer[direction];
@@ -262,9 +276,11 @@ Result<void> receive(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   T* into = rank.space(back ? rank.places.gradient : rank.places.stream);
   const std::int64_t count = rank.sizes.rows * rank.sizes.hidden;
   const int tag = tag_of(rank, back ? chunk.next_chunk : chunk.previous_chunk, place.micro_batch, back);
-  const Result<std::size_t> done = comm::receive(rank.world, into, static_cast<std::size_t>(count) * sizeof(T),
-                                                 program::peer_rank(rank.program, op, rank.rank), tag);
-  if (!done) return tl::unexpected(done.error());
+  if (!rank.rehearses) {
+    const Result<std::size_t> done = comm::receive(rank.world, into, static_cast<std::size_t>(count) * sizeof(T),
+                                                   program::peer_rank(rank.program, op, rank.rank), tag);
+    if (!done) return tl::unexpected(done.error());
+  }
   rank.flow = {};
   rank.flow.stream = into;
   rank.flow.has_gradient = back;

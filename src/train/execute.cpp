@@ -97,6 +97,7 @@ Result<void> run_op(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   for_each_buffer<T>(op, op.op->creates, [&](int index) { create(rank, op, index, place); });
   if (Result<void> ready = wait_for(rank, op); !ready) return ready;
   const double start = rank.settings.record ? seconds_since(rank.begin) : 0;
+  rank.waited_s = 0;
   Result<void> done;
   if (op.op->kind == OpKind::compute) {
     compute(rank, op, place);
@@ -105,29 +106,10 @@ Result<void> run_op(Rank<T>& rank, const PlacedOp& op, const Place& place) {
   }
   if (rank.settings.record) {
     const double end = seconds_since(rank.begin);
-    rank.timeline.ops.push_back({start, end, end});
+    rank.timeline.ops.push_back({start + rank.waited_s, end, end});
   }
   for_each_buffer<T>(op, op.op->frees, [&](int index) { free(rank, index, place); });
   return done;
-}
-
-template <typename T>
-Result<void> run_instance(Rank<T>& rank, int index) {
-  const Instance& instance = rank.program.kinds[at(rank.kind)].instances[at(index)];
-  const Block& block = rank.program.blocks[at(instance.block)];
-  const Place place{instance.chunk[0], instance.micro_batch[0]};
-  rank.handles.clear();
-  rank.handles.resize(block.ops.size());
-  rank.flow = {};
-  if (block.phase == Phase::update) {
-    if (Result<void> done = wait_for_all(rank); !done) return done;
-  }
-  for (int i = 0; i < static_cast<int>(block.ops.size()); ++i) {
-    const PlacedOp op = program::placed(rank.program, rank.kind, index, i);
-    if (Result<void> done = run_op(rank, op, place); !done) return done;
-  }
-  for (comm::Handle& handle : rank.handles) rank.unfinished.push_back(std::move(handle));
-  return {};
 }
 
 bool is_matrix(Role role) {
@@ -157,6 +139,33 @@ void clear_gradients(Rank<T>& rank) {
 }
 
 template <typename T>
+double mean_loss(const Rank<T>& rank, double sum) {
+  return sum / (rank.job.training.global_batch * rank.job.training.sequence);
+}
+
+}  // namespace
+
+template <typename T>
+Result<void> run_instance(Rank<T>& rank, int index, int layers) {
+  const Instance& instance = rank.program.kinds[at(rank.kind)].instances[at(index)];
+  const Block& block = rank.program.blocks[at(instance.block)];
+  const Place place{instance.chunk[0], instance.micro_batch[0]};
+  rank.handles.clear();
+  rank.handles.resize(block.ops.size());
+  rank.flow = {};
+  if (block.phase == Phase::update) {
+    if (Result<void> done = wait_for_all(rank); !done) return done;
+  }
+  for (int i = 0; i < static_cast<int>(block.ops.size()); ++i) {
+    const PlacedOp op = program::placed(rank.program, rank.kind, index, i);
+    if (op.op->layer >= layers) continue;
+    if (Result<void> done = run_op(rank, op, place); !done) return done;
+  }
+  for (comm::Handle& handle : rank.handles) rank.unfinished.push_back(std::move(handle));
+  return {};
+}
+
+template <typename T>
 void begin_step(Rank<T>& rank) {
   rank.passes.clear();
   rank.drops = false;
@@ -168,11 +177,15 @@ void begin_step(Rank<T>& rank) {
 }
 
 template <typename T>
-double mean_loss(const Rank<T>& rank, double sum) {
-  return sum / (rank.job.training.global_batch * rank.job.training.sequence);
+Result<void> end_passes(Rank<T>& rank) {
+  if (Result<void> done = wait_for_all(rank); !done) return done;
+  while (!rank.buffers.empty()) {
+    const auto [key, index] = rank.buffers.begin()->first;
+    free(rank, index, {static_cast<int>(key >> 32U), static_cast<int>(key & 0xffffffff)});
+  }
+  rank.kept.clear();
+  return {};
 }
-
-}  // namespace
 
 template <typename T>
 Result<StepResult> run_step(Rank<T>& rank, const StepSettings& settings) {
@@ -201,13 +214,8 @@ Result<double> evaluate(Rank<T>& rank) {
     if (rank.program.blocks[at(instance.block)].phase != Phase::forward) continue;
     if (Result<void> done = run_instance(rank, i); !done) return tl::unexpected(done.error());
     // No backward pass will free what this one leaves.
-    while (!rank.buffers.empty())
-      free(rank, rank.buffers.begin()->first.second,
-           {static_cast<int>(rank.buffers.begin()->first.first >> 32U),
-            static_cast<int>(rank.buffers.begin()->first.first & 0xffffffff)});
+    if (Result<void> done = end_passes(rank); !done) return tl::unexpected(done.error());
   }
-  if (Result<void> done = wait_for_all(rank); !done) return tl::unexpected(done.error());
-  rank.kept.clear();
   double sum = rank.tp_rank == 0 ? rank.loss_sum : 0;
   if (comm::Communicator* world = rank.group(layout::Group::world)) {
     const comm::Call call{.verb = collective::Verb::all_reduce,
@@ -222,6 +230,9 @@ Result<double> evaluate(Rank<T>& rank) {
 
 #define TWINPOD_INSTANTIATE(T)                                         \
   template Result<StepResult> run_step(Rank<T>&, const StepSettings&); \
+  template Result<void> run_instance(Rank<T>&, int, int);              \
+  template Result<void> end_passes(Rank<T>&);                          \
+  template void begin_step(Rank<T>&);                                  \
   template Result<double> evaluate(Rank<T>&)
 TWINPOD_INSTANTIATE(float);
 TWINPOD_INSTANTIATE(double);

@@ -20,6 +20,7 @@
 #include "train/loop_timeline.hpp"
 #include "train/rank.hpp"
 #include "train/rate.hpp"
+#include "train/rehearse.hpp"
 
 namespace twinpod::train {
 namespace {
@@ -359,6 +360,11 @@ Result<LoopResult> run_loop(const spec::Job& job, const program::Program& progra
     return tl::unexpected(ready.error());
   LoopResult resumed;
   Position position;
+  if (settings.rehearses) {
+    Result<program::OpSeconds> rehearsed = rehearse(rank);
+    if (!rehearsed) return tl::unexpected(rehearsed.error());
+    resumed.rehearsed = std::move(*rehearsed);
+  }
   const Result<bool> goes_on = resume_run(rank, samples, settings, position, resumed);
   if (!goes_on) return tl::unexpected(goes_on.error());
   if (!*goes_on) return resumed;

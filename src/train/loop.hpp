@@ -39,7 +39,8 @@ struct StepNote {
 
 struct LoopSettings {
   int steps = 100;
-  int record_step = -1;  // of this run's, whose Timeline is kept, or of an earlier one if it ends before; -1: of none
+  int record_step = -1;    // of this run's, whose Timeline is kept, or of an earlier one if it ends before; -1: of none
+  bool rehearses = false;  // finds out before the first step what ops take
   bool deterministic = false;                      // two runs are equal bit by bit
   std::function<void(const StepNote&)> note = {};  // called on rank 0, behind each step
   CheckpointSettings checkpoints = {};
@@ -59,6 +60,7 @@ struct LoopResult {
   // The parts of both peaks, by rank.
   std::vector<program::BytesByKind> peak_by_kind;
   std::vector<program::BytesByKind> predicted_by_kind;
+  program::OpSeconds rehearsed;          // on rank 0: what ops take (rehearse.hpp); empty: nobody asked
   program::Timeline timeline;            // on rank 0
   int record_step = -1;                  // whose it is
   int first_step = 0;                    // steps that were done before

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -167,7 +168,9 @@ struct Rank {
   std::vector<std::int32_t> tokens;  // of the step, micro-batch by micro-batch
   std::vector<std::int32_t> labels;
   std::uint64_t seed = 0;
-  bool drops = false;  // dropout is for steps, not for evaluation
+  bool drops = false;      // dropout is for steps, not for evaluation
+  bool rehearses = false;  // passes for their seconds (rehearse.hpp): between stages nothing is sent
+  double waited_s = 0;     // in the op at work, for others that come to its collective; only known in rehearsals
   StepSettings settings;
   StepResult result;
   double loss_sum = 0;
@@ -191,6 +194,15 @@ Result<void> set_up(Rank<T>& rank, std::uint64_t seed);
 
 template <typename T>
 Result<StepResult> run_step(Rank<T>& rank, const StepSettings& settings);
+
+// An instance of the rank's list, without the layers from `layers` on.
+template <typename T>
+Result<void> run_instance(Rank<T>& rank, int index, int layers = std::numeric_limits<int>::max());
+// Frees what no op of the list has freed, and waits for what is still on its way.
+template <typename T>
+Result<void> end_passes(Rank<T>& rank);
+template <typename T>
+void begin_step(Rank<T>& rank);
 
 // Mean loss of the step's tokens, without a backward pass and without an update.
 template <typename T>
