@@ -48,6 +48,7 @@ extern const Command kData;
 extern const Command kDoctor;
 extern const Command kDemo;
 extern const Command kHelp;
+extern const Command kVersionCommand;
 
 // All of them, in the order of the help.
 std::vector<const Command*> commands();
@@ -59,6 +60,10 @@ std::vector<Flag> all_flags(const Command& command);
 
 std::string help_text(const Command& command);
 std::string overview_text();
+// Either of them, or an object with it.
+std::string help_answer(const std::string& text, bool json);
+
+tl::unexpected<Error> unknown_command(const std::string& name);
 
 // The catalog of --catalog, or the one that the program was built with.
 spec::Catalog catalog_of(const Arguments& arguments);

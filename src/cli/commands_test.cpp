@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/command.hpp"
+#include "core/table.hpp"
 
 namespace twinpod::cli {
 namespace {
@@ -86,6 +88,13 @@ TEST(HelpCommand, EveryCommandExplainsItselfWithExamples) {
     const std::string text = help_text(*command);
     EXPECT_NE(text.find("examples:\n  twinpod"), std::string::npos) << command->name;
     EXPECT_NE(text.find("--json"), std::string::npos) << command->name;
+  }
+}
+
+TEST(HelpCommand, NoLineIsWiderThanATerminal) {
+  for (const Command* command : commands()) {
+    std::istringstream lines(help_text(*command));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80) << line;
   }
 }
 

@@ -45,14 +45,8 @@ int fail(const Error& error, bool json) {
   return status_of(error);
 }
 
-Error unknown_command(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Command* command : commands()) known.emplace_back(command->name);
-  const std::string nearest = nearest_name(name, known);
-  return input_error(
-             fmt::format("unknown command `{}`", name),
-             nearest.empty() ? "`twinpod help` lists the commands" : fmt::format("did you mean `twinpod {}`?", nearest))
-      .value();
+bool wants_json(const std::vector<std::string>& texts) {
+  return std::find(texts.begin(), texts.end(), "--json") != texts.end();
 }
 
 // The last net under all arithmetic: a number that is not finite is no answer. JSON has a net of its own (printed() in
@@ -87,10 +81,10 @@ Result<std::string> finite_answer(const Command& command, const Arguments& argum
 
 int answer(const Command& command, const std::vector<std::string>& texts) {
   const std::vector<Flag> flags = all_flags(command);
-  const bool json = std::find(texts.begin(), texts.end(), "--json") != texts.end();
+  const bool json = wants_json(texts);
   const Result<Arguments> arguments = parse_arguments(flags, texts);
   if (!arguments) return fail(arguments.error(), json);
-  if (arguments->has("help")) return print_answer(help_text(command));
+  if (arguments->has("help")) return print_answer(help_answer(help_text(command), json));
   const Result<std::string> text = finite_answer(command, *arguments, texts);
   if (!text) return fail(text.error(), json);
   if (!text->starts_with(kWithError)) return print_answer(*text, command.colours);
@@ -109,11 +103,12 @@ std::string answer_with_error(const std::string& answer, const Error& error) {
 int run(const std::vector<std::string>& texts) {
   if (texts.empty()) return answer(kDemo, {});
   const std::string& first = texts.front();
-  if (first == "--help" || first == "-h") return answer(kHelp, {});
-  if (first == "--version" || first == "version") return print_answer(fmt::format("{} {}\n", kProgram, kVersion));
+  const std::vector<std::string> others(texts.begin() + 1, texts.end());
+  if (first == "--help" || first == "-h") return answer(kHelp, others);
+  if (first == "--version") return answer(kVersionCommand, others);
   const Command* command = find_command(first);
-  if (command == nullptr) return fail(unknown_command(first), false);
-  return answer(*command, std::vector<std::string>(texts.begin() + 1, texts.end()));
+  if (command == nullptr) return fail(unknown_command(first).value(), wants_json(texts));
+  return answer(*command, others);
 }
 
 }  // namespace twinpod::cli

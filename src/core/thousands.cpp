@@ -15,4 +15,10 @@ std::string with_thousands(double value) {
   return digits;
 }
 
+std::string counted(double number, std::string_view one, std::string_view several) {
+  if (number == 1) return fmt::format("1 {}", one);
+  return several.empty() ? fmt::format("{} {}s", with_thousands(number), one)
+                         : fmt::format("{} {}", with_thousands(number), several);
+}
+
 }  // namespace twinpod

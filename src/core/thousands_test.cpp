@@ -18,5 +18,14 @@ TEST(Thousands, SmallNumbersThatAreNotWholeKeepThreeDigits) {
   EXPECT_EQ(with_thousands(123.4), "123");
 }
 
+TEST(Thousands, OneOfAThingIsNoPlural) { EXPECT_EQ(counted(1, "rank"), "1 rank"); }
+
+TEST(Thousands, NoneAndManyArePlurals) {
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(2000, "rank"), "2,000 ranks");
+}
+
+TEST(Thousands, APluralCanBeGiven) { EXPECT_EQ(counted(2, "copy", "copies"), "2 copies"); }
+
 }  // namespace
 }  // namespace twinpod
