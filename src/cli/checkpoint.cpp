@@ -12,6 +12,7 @@
 #include "core/nearest.hpp"
 #include "core/progress.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "store/damage.hpp"
@@ -173,10 +174,13 @@ Result<std::string> verify(const Arguments& arguments, const std::vector<std::st
     bytes += static_cast<double>(row.info.bytes);
   }
   if (!bad.empty())
-    return infeasible(fmt::format("{} damages; {} checkpoints are whole", bad.size(), num_whole), lines_of(bad));
+    return infeasible(fmt::format("{}; {} {} whole", counted(bad.size(), "damage"), counted(num_whole, "checkpoint"),
+                                  num_whole == 1 ? "is" : "are"),
+                      lines_of(bad));
   if (num_whole == 0) return infeasible(fmt::format("{}: no checkpoints to verify", fmt::join(addresses, ", ")));
   if (!arguments.has("json")) {
-    return fmt::format("{} checkpoints are whole: {} as they were written\n", num_whole, format_bytes(bytes));
+    return fmt::format("{} {} whole: {} as {} written\n", counted(num_whole, "checkpoint"),
+                       num_whole == 1 ? "is" : "are", format_bytes(bytes), num_whole == 1 ? "it was" : "they were");
   }
   ordered_json json = {{"whole", num_whole}, {"checkpoints", ordered_json::array()}};
   for (const Row& row : *rows) json["checkpoints"].push_back(json_of(row, true));
@@ -194,7 +198,7 @@ std::string pruned_text(const std::string& address, const Pruned& pruned, bool d
   const std::size_t removed = pruned.plan.removed.size() + pruned.damaged.size();
   std::string text;
   if (removed > 0) {
-    text = fmt::format("{}: {} {} checkpoints; {}\n", address, dry ? "would remove" : "removed", removed,
+    text = fmt::format("{}: {} {}; {}\n", address, dry ? "would remove" : "removed", counted(removed, "checkpoint"),
                        pruned.whole.empty() ? "there is no whole one" : "the newest whole one is " + pruned.whole);
     for (const std::string& name : pruned.plan.removed) text += fmt::format("  {}\n", name);
     for (const std::string& name : pruned.damaged) text += fmt::format("  {}, which is damaged\n", name);
@@ -347,7 +351,7 @@ const Command kCheckpoint = {"checkpoint",
                              "twinpod checkpoint ls runs/a /nfs/runs/a\n"
                              "twinpod checkpoint verify runs/a\n"
                              "twinpod checkpoint show runs/a --step 200 --tensor embedding\n"
-                             "twinpod checkpoint diff runs/a/checkpoint-000001 runs/a/checkpoint-000002\n"
+                             "twinpod checkpoint diff runs/a/checkpoint-000002 runs/a/checkpoint-000003\n"
                              "twinpod checkpoint prune runs/a --keep 3 --every 1000 --dry-run\n"
                              "twinpod checkpoint export runs/a -o model.safetensors\n"
                              "twinpod checkpoint import model.safetensors -o runs/b\n",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "core/progress.hpp"
 #include "core/quote.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "store/pick.hpp"
@@ -53,6 +55,23 @@ ordered_json json_of(const StoredTensor& tensor) {
           {"bytes", bytes_of(tensor)}};
 }
 
+// Values of a run are kept as exact hexadecimal; people and scripts read decimals. `digits` 0: as many as make it
+// exact.
+std::string plain_numbers(const std::string& text, int digits) {
+  std::string plain;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    char* rest = nullptr;
+    const double number = std::strtod(word.c_str(), &rest);
+    const bool is_exact = word.find("0x") <= 1 && word.find('p') != std::string::npos && *rest == '\0';
+    if (begin > 0) plain += ' ';
+    plain += !is_exact ? word : digits > 0 ? fmt::format("{:.{}g}", number, digits) : fmt::format("{}", number);
+    begin = end + 1;
+  }
+  return plain;
+}
+
 std::string shown_json(const PickedCheckpoint& picked) {
   const store::Manifest& manifest = picked.manifest;
   ordered_json json = {{"path", picked.address()},          {"step", manifest.state.step},
@@ -60,7 +79,8 @@ std::string shown_json(const PickedCheckpoint& picked) {
                        {"shards", manifest.shards.size()},  {"extent_bytes", manifest.extent_bytes}};
   json["random"] = ordered_json::array();
   for (const auto& [name, bytes] : manifest.state.random) json["random"].push_back(name);
-  json["values"] = manifest.state.values;
+  json["values"] = ordered_json::object();
+  for (const auto& [name, text] : manifest.state.values) json["values"][name] = plain_numbers(text, 0);
   json["tensors"] = ordered_json::array();
   for (const StoredTensor& tensor : manifest.tensors) json["tensors"].push_back(json_of(tensor));
   return report::printed(json);
@@ -71,7 +91,8 @@ std::string shown_text(const PickedCheckpoint& picked) {
   Table state({{""}, {""}}, {.indent = 2, .gap = 2, .header_rule = false});
   state.row({"step", fmt::to_string(manifest.state.step)});
   state.row({"samples", fmt::to_string(manifest.state.samples)});
-  for (const auto& [name, text] : manifest.state.values) state.row({shortened(name), shortened(text)});
+  for (const auto& [name, text] : manifest.state.values)
+    state.row({shortened(name), shortened(plain_numbers(text, 5))});
   for (const auto& [name, bytes] : manifest.state.random) {
     state.row({"random " + shortened(name), fmt::format("{} bytes", bytes.size())});
   }
@@ -80,9 +101,9 @@ std::string shown_text(const PickedCheckpoint& picked) {
     tensors.row({tensor.name, tensor.dtype, store::to_string(tensor.shape), fmt::to_string(tensor.regions.size()),
                  format_bytes(static_cast<double>(bytes_of(tensor)))});
   }
-  return fmt::format("{}: {} in {} shards\n\n{}\n{}", picked.address(),
-                     format_bytes(static_cast<double>(store::total_bytes(manifest))), manifest.shards.size(),
-                     state.text(), tensors.text());
+  return fmt::format("{}: {} in {}\n\n{}\n{}", picked.address(),
+                     format_bytes(static_cast<double>(store::total_bytes(manifest))),
+                     counted(static_cast<double>(manifest.shards.size()), "shard"), state.text(), tensors.text());
 }
 
 Result<const StoredTensor*> tensor_called(const PickedCheckpoint& picked, const std::string& name) {
@@ -145,8 +166,9 @@ std::string difference_json(const store::Difference& difference) {
 }
 
 std::string difference_text(const store::Difference& difference) {
-  std::string text =
-      fmt::format("{} tensors differ, {} are the same bit by bit\n", difference.tensors.size(), difference.num_same);
+  std::string text = fmt::format(
+      "{} differ{}, {} {} the same bit by bit\n", counted(difference.tensors.size(), "tensor"),
+      difference.tensors.size() == 1 ? "s" : "", difference.num_same, difference.num_same == 1 ? "is" : "are");
   if (!difference.state.empty()) {
     Table state({{"state"}, {"first"}, {"second"}}, {.indent = 2});
     for (const store::StateDifference& one : difference.state) {
@@ -217,8 +239,8 @@ Result<std::string> export_checkpoint(const Arguments& arguments, const std::vec
   if (arguments.has("json")) {
     return report::printed({{"path", request.path}, {"tensors", done->num_tensors}, {"bytes", done->bytes}});
   }
-  return fmt::format("{}: {} tensors of step {}, {}\n", request.path, done->num_tensors, picked->manifest.state.step,
-                     format_bytes(static_cast<double>(done->bytes)));
+  return fmt::format("{}: {} of step {}, {}\n", request.path, counted(done->num_tensors, "tensor"),
+                     picked->manifest.state.step, format_bytes(static_cast<double>(done->bytes)));
 }
 
 Result<std::string> import_checkpoint(const Arguments& arguments, const std::vector<std::string>& words) {

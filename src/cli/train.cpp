@@ -66,18 +66,19 @@ Result<std::string> run_train(const Arguments& arguments) {
 
 }  // namespace
 
-const Command kTrain = {"train",
-                        "MODEL|JOB.yaml|config.json [--ranks N] [--resume DIR] [flags]",
-                        "trains for real, on this machine or over MPI; prediction beside measurement",
-                        "twinpod train examples/tiny-gpt.yaml --ranks 2 --tp 2\n"
-                        "twinpod train examples/tiny-gpt.yaml --ranks 4 --dp 2 --pp 2 --zero 1 --schedule 1f1b\n"
-                        "twinpod train examples/tiny-gpt.yaml --set model.layers=6 --set model.hidden=384 --steps 20\n"
-                        "twinpod train examples/tiny-gpt.yaml --ranks 2 --trace step.json --metrics metrics.jsonl\n"
-                        "twinpod train examples/tiny-gpt.yaml --ranks 2 --store runs/a --checkpoint-every 100\n"
-                        "twinpod train --resume runs/a --tp 2 --dp 1\n"
-                        "twinpod train examples/tiny-gpt.yaml --servers 2 --workers 4 --mode ssp:3 --steps 200\n"
-                        "mpirun -n 16 twinpod train job.yaml\n",
-                        kFlagsOfTrain,
-                        run_train};
+const Command kTrain = {
+    "train",
+    "MODEL|JOB.yaml|config.json [--ranks N] [--resume DIR] [flags]",
+    "trains for real, on this machine or over MPI; prediction beside measurement",
+    "twinpod train examples/tiny-gpt.yaml --ranks 2 --tp 2\n"
+    "twinpod train examples/tiny-gpt.yaml --ranks 4 --dp 2 --pp 2 --zero 1 --schedule 1f1b\n"
+    "twinpod train examples/tiny-gpt.yaml --set model.layers=6 --set model.hidden=384 --steps 20\n"
+    "twinpod train examples/tiny-gpt.yaml --ranks 2 --trace step.json --metrics metrics.jsonl\n"
+    "twinpod train examples/tiny-gpt.yaml --ranks 2 --steps 300 --store runs/a --checkpoint-every 100\n"
+    "twinpod train --resume runs/a --tp 2 --dp 1 --steps 600\n"
+    "twinpod train examples/tiny-gpt.yaml --servers 2 --workers 4 --mode ssp:3 --steps 200\n"
+    "mpirun -n 16 twinpod train job.yaml\n",
+    kFlagsOfTrain,
+    run_train};
 
 }  // namespace twinpod::cli

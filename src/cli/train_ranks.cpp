@@ -107,10 +107,13 @@ std::optional<Error> save_error(const TrainRequest& request, const train::LoopRe
 
 // Of a run that did no step: it had ended when it was resumed, or was asked to stop at once.
 std::string idle_answer(const TrainRequest& request, const train::LoopResult& run, int steps) {
+  const bool at_target = run.first_step < steps;
   if (request.json) return report::idle_json(run, steps);
   if (run.stopped) return fmt::format("Stopped behind step {} of {}, as it was asked to.\n", run.first_step, steps);
-  return fmt::format("{} is at step {} of {}{}: nothing is left to train.\n  --steps {} goes on\n", run.resumed_from,
-                     run.first_step, steps, run.first_step < steps ? ", and has reached its target" : "", 2 * steps);
+  return fmt::format(
+      "{} is at step {} of {}{}: nothing is left to train.\n  to go on: twinpod train --resume {} --steps {}\n",
+      run.resumed_from, run.first_step, steps, at_target ? ", and has reached its target loss" : "",
+      shell_quoted(request.resumed), at_target ? steps : 2 * steps);
 }
 
 // Rank 0's, with the prediction beside.

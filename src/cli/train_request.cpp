@@ -169,6 +169,9 @@ Result<void> check_served(const spec::Job& job) {
 
 // What the checkpoint decides unless somebody says otherwise.
 void take_over(const Arguments& arguments, const SavedJob& saved, spec::Job& job) {
+  // Whoever asks for steps of a run that has reached its target wants them done.
+  const double reached = std::strtod(saved.value("reached").c_str(), nullptr);
+  if (arguments.has("steps") && reached > 0 && job.training.target_loss >= reached) job.training.target_loss = 0;
   if (job.training.batch_tokens == spec::kDefaultStepTokens && saved.count("training.global_batch") > 0) {
     job.training.batch_tokens = 0;
     job.training.global_batch = saved.count("training.global_batch");
@@ -280,6 +283,7 @@ Result<TrainRequest> train_request(const Arguments& arguments) {
   if (!step) return tl::unexpected(step.error());
   const Result<double> timeout_s = timeout_of(arguments);
   if (!timeout_s) return tl::unexpected(timeout_s.error());
+  if (*saved) request.resumed = (*saved)->root;
   request.store = std::move(*store);
   request.document = std::move(*document);
   request.job_folder = fs::absolute(fs::path(".") / wanted->file).parent_path().string();  // a model has no file

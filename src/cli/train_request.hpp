@@ -37,6 +37,7 @@ struct TrainRequest {
   int record_step = kRecordedStep - 1;
   bool names_step = false;                              // by --trace-step
   std::string metrics = {}, timeline = {}, trace = {};  // files; empty: none
+  std::string resumed = {};                             // the store behind --resume, as it was written
   TrainStore store = {};                                // where it is saved, and resumed from
   spec::Node document = {};                             // of the job, for checkpoints
   std::string job_folder = {};                          // that paths in it start at

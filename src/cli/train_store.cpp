@@ -222,6 +222,7 @@ Result<TrainStore> train_store(const spec::Job& job, const std::optional<SavedJo
 Result<std::string> document_to_keep(spec::Node document, const spec::Job& job) {
   forget(document.find("layout"), "dp");
   forget(document.find("training"), "global_batch_tokens");
+  if (job.training.target_loss == 0) forget(document.find("training"), "target_loss");
   complete_typed_path(document.find("model"));
   complete_typed_path(document.find("cluster"));
   std::vector<std::string> settings = {fmt::format("training.global_batch={:.0f}", job.training.global_batch)};

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/progress.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
 #include "report/json_parts.hpp"
@@ -138,10 +140,31 @@ void add_results(const TrainView& view, std::string& text) {
   text += table.text();
 }
 
+// About a dozen spread evenly, and all that were evaluated, or as many of them as a screen has lines; many of these do
+// without the others.
+std::vector<std::size_t> steps_to_show(const std::vector<train::StepNote>& steps) {
+  constexpr std::size_t kRows = 12;
+  constexpr std::size_t kMostEvaluations = 30;
+  std::vector<std::size_t> evaluated;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].evaluation_loss > 0) evaluated.push_back(i);
+  }
+  std::set<std::size_t> shown;
+  const std::size_t thinned = (evaluated.size() + kMostEvaluations - 1) / kMostEvaluations;
+  for (std::size_t i = 0; i < evaluated.size(); ++i) {
+    if ((evaluated.size() - 1 - i) % thinned == 0) shown.insert(evaluated[i]);
+  }
+  const std::size_t every = std::max<std::size_t>(1, (steps.size() + kRows - 1) / kRows);
+  for (std::size_t i = 0; i < steps.size(); i += every) {
+    if (i == 0 || evaluated.size() < kRows) shown.insert(i);
+  }
+  if (!steps.empty()) shown.insert(steps.size() - 1);
+  return {shown.begin(), shown.end()};
+}
+
 }  // namespace
 
 std::string losses_text(const std::vector<train::StepNote>& steps) {
-  constexpr std::size_t kRows = 12;
   Table table({{"step", Align::right},
                {"loss", Align::right},
                {"evaluation", Align::right},
@@ -149,10 +172,8 @@ std::string losses_text(const std::vector<train::StepNote>& steps) {
                {"gradient norm", Align::right},
                {"step ms", Align::right}},
               {.indent = 2});
-  const std::size_t every = std::max<std::size_t>(1, (steps.size() + kRows - 1) / kRows);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
+  for (const std::size_t i : steps_to_show(steps)) {
     const train::StepNote& note = steps[i];
-    if (i % every != 0 && i + 1 != steps.size()) continue;
     table.row({fmt::format("{}", note.step + 1), fmt::format("{:.4f}", note.loss),
                note.evaluation_loss > 0 ? fmt::format("{:.4f}", note.evaluation_loss) : "",
                fmt::format("{:.2e}", note.rate), fmt::format("{:.3f}", note.gradient_norm),
@@ -208,11 +229,11 @@ std::string metrics_line(const spec::Job& job, const train::StepNote& note) {
 
 std::string train_text(const TrainView& view) {
   const spec::Job& job = view.job;
-  std::string text = fmt::format("{}: {} rank{} ({}), {}\n", job.name, job.cluster.devices,
-                                 job.cluster.devices == 1 ? "" : "s", view.transport, mesh_text(job));
-  text += fmt::format("{} sequences of {} tokens a step, {}, {} steps in {}\n\n", job.training.global_batch,
-                      job.training.sequence, name_of(job.training.precision), view.run.steps.size(),
-                      format_seconds(view.run.seconds));
+  std::string text =
+      fmt::format("{}: {} ({}), {}\n", job.name, counted(job.cluster.devices, "rank"), view.transport, mesh_text(job));
+  text += fmt::format("{} of {} tokens a step, {}, {} in {}\n\n", counted(job.training.global_batch, "sequence"),
+                      job.training.sequence, name_of(job.training.precision),
+                      counted(static_cast<double>(view.run.steps.size()), "step"), format_seconds(view.run.seconds));
   text += losses_text(view.run.steps);
   text += "\n";
   add_results(view, text);

@@ -26,7 +26,7 @@ struct TrainView {
 // Median of the steps, the first ones left out: they warm up.
 double step_seconds(const train::LoopResult& run);
 
-// A table of about a dozen steps, the first and the last among them.
+// A table of about a dozen steps, the first and the last among them, and of those that were evaluated.
 std::string losses_text(const std::vector<train::StepNote>& steps);
 
 std::string train_text(const TrainView& view);

@@ -1,5 +1,6 @@
 #include "report/train_report.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -48,6 +49,18 @@ TEST(TrainReport, ProgressHasABarAndTheTimeThatIsLeft) {
       << text;
   EXPECT_NE(text.find("MFU "), std::string::npos) << text;
   EXPECT_NE(text.find("scale factor 0.90  100 ms left"), std::string::npos) << text;
+}
+
+TEST(TrainReport, EveryEvaluationHasARow) {
+  train::LoopResult run;
+  for (int step = 0; step < 1000; ++step) {
+    train::StepNote note{step, 1000, 3.0, 1e-3};
+    if ((step + 1) % 50 == 0) note.evaluation_loss = 2 + 0.001 * step;
+    run.steps.push_back(note);
+  }
+  const std::string text = losses_text(run.steps);
+  for (int step = 49; step < 1000; step += 50)
+    EXPECT_NE(text.find(fmt::format("  {:.4f}  ", 2 + 0.001 * step)), std::string::npos) << step;
 }
 
 TEST(TrainReport, CheckpointsAndTheirStallAreTold) {
