@@ -104,10 +104,11 @@ Error nothing_to_try(const PlanRequest& request) {
   const std::string batch = with_thousands(request.job.training.global_batch);
   if (hint.empty())
     hint = fmt::format("dp must divide the batch of {} sequences; another --global-batch or --devices may do", batch);
-  return infeasible(fmt::format("no layout divides {} devices, {} layers, {} heads and a batch of {} as asked",
-                                with_thousands(request.job.cluster.devices), request.job.model.layers,
-                                request.job.model.attention.heads, batch),
-                    hint)
+  return infeasible(
+             fmt::format("no layout divides {}, {}, {} and a batch of {} as asked",
+                         counted(request.job.cluster.devices, "device"), counted(request.job.model.layers, "layer"),
+                         counted(request.job.model.attention.heads, "head"), batch),
+             hint)
       .value();
 }
 
@@ -120,20 +121,20 @@ Error too_slow(const PlanRequest& request, double within_s) {
   if (!answer) return answer.error();
   std::string hint = "no number of these devices does; try a longer --within or fewer --tokens";
   if (answer->beyond) {
-    hint = fmt::format("{} devices would do: {}", with_thousands(answer->beyond->job.cluster.devices),
+    hint = fmt::format("{} would do: {}", counted(answer->beyond->job.cluster.devices, "device"),
                        format_seconds(answer->beyond->metrics.time_to_train_s.value_or(0)));
   }
   const double nearest = answer->nearest ? answer->nearest->metrics.time_to_train_s.value_or(0) : 0;
-  return infeasible(fmt::format("no layout that fits ends within {}: the fastest takes {} on {} devices",
+  return infeasible(fmt::format("no layout that fits ends within {}: the fastest takes {} on {}",
                                 format_seconds(within_s), format_seconds(nearest),
-                                with_thousands(answer->nearest ? answer->nearest->job.cluster.devices : 0)),
+                                counted(answer->nearest ? answer->nearest->job.cluster.devices : 0, "device")),
                     hint)
       .value();
 }
 
 Error why_nothing(const PlanRequest& request, const plan::SearchResult& found) {
   if (found.evaluated == 0) return nothing_to_try(request);
-  if (found.too_slow > 0) return too_slow(request, request.within_s);
+  if (found.too_slow > 0 || found.passed_over_too_slow) return too_slow(request, request.within_s);
   const Result<void> reason = plan::why_nothing_fits(request.job, request.terms);
   if (!reason) return reason.error();
   return infeasible("no layout fits with the memory that must stay free", "try a smaller --memory-margin").value();
@@ -175,7 +176,7 @@ void note_full_devices(const PlanRequest& request, const plan::Space& space, con
   const plan::Candidate& other = safer.ranked.front();
   const bool by_cost = options.objective == plan::Objective::cost;
   const std::string devices =
-      other.devices == best.devices ? "" : fmt::format(" on {} devices", with_thousands(other.devices));
+      other.devices == best.devices ? "" : fmt::format(" on {}", counted(other.devices, "device"));
   notes.push_back(
       fmt::format("the best fills {:.0f} % of the memory; the best that leaves 8 % free: {}{}, {} a step ({:+.1f} %{})",
                   100 * best.memory_bytes / job.cluster.device.memory_bytes,
@@ -193,8 +194,8 @@ Result<std::vector<plan::Finalist>> finalists_of(const Arguments& arguments, con
   if (*number > kMostFinalists) {
     return input_error(fmt::format("--simulate {}: at most {} are simulated", *number, kMostFinalists));
   }
-  Result<std::vector<plan::Finalist>> finalists =
-      plan::simulate_finalists(request.job, found.ranked, static_cast<std::size_t>(*number));
+  Result<std::vector<plan::Finalist>> finalists = plan::simulate_finalists(
+      request.job, report::first_ranked(found, arguments.has("variants"), static_cast<std::size_t>(*number)));
   if (!finalists && !arguments.has("simulate")) return std::vector<plan::Finalist>{};
   return finalists;
 }
@@ -299,8 +300,8 @@ void share_batch(std::vector<PlanRequest>& requests) {
   }
   const int sequence = requests.front().job.training.sequence;
   for (PlanRequest& one : requests) one.job.training.global_batch = plan::planned_batch(tokens, sequence, devices);
-  requests.front().notes = {fmt::format("batch of {} sequences chosen for all; --global-batch sets it",
-                                        with_thousands(requests.front().job.training.global_batch))};
+  requests.front().notes = {fmt::format("batch of {} chosen for all; --global-batch sets it",
+                                        counted(requests.front().job.training.global_batch, "sequence"))};
 }
 
 Result<std::string> answer_side_by_side(const Arguments& arguments, std::vector<PlanRequest>& requests) {

@@ -117,9 +117,10 @@ Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
   Result<std::vector<int>> counts = whole_numbers("devices", *text, 1, spec::kMaxDevices);
   if (!counts) return tl::unexpected(counts.error());
   if (counts->back() > cluster.devices) {
-    return input_error(fmt::format("--devices {}: the job uses {} devices, but {} has {}", *text, counts->back(),
-                                   cluster.name.empty() ? "its cluster" : cluster.name, cluster.devices),
-                       fmt::format("write at most {}, or a larger cluster", cluster.devices));
+    return input_error(
+        fmt::format("--devices {}: the job uses {}, but {} has {}", *text, counted(counts->back(), "device"),
+                    cluster.name.empty() ? "its cluster" : cluster.name, cluster.devices),
+        fmt::format("write at most {}, or a larger cluster", cluster.devices));
   }
   const int node = std::max(1, cluster.devices_per_node);
   const std::vector<int> written = written_counts(*text);
@@ -128,7 +129,8 @@ Result<void> read_devices(const Arguments& arguments, PlanRequest& request) {
            counts->back() >= node;
   });
   if (counts->empty()) {
-    return input_error(fmt::format("--devices {}: no multiple of the {} devices of a node lies in it", *text, node));
+    return input_error(
+        fmt::format("--devices {}: no multiple of the {} of a node lies in it", *text, counted(node, "device")));
   }
   cluster.devices = counts->back();
   request.terms.wishes.devices = std::move(*counts);
@@ -144,8 +146,8 @@ void settle(const Arguments& arguments, PlanRequest& request) {
     if (arguments.has("weak")) devices = {devices.front()};  // from there it grows
     const double tokens = std::max(job.training.batch_tokens, kBatchTokensOfADevice * devices.back());
     job.training.global_batch = plan::planned_batch(tokens, job.training.sequence, devices);
-    request.notes.push_back(fmt::format("batch of {} sequences chosen, {} tokens a step; --global-batch sets it",
-                                        with_thousands(job.training.global_batch),
+    request.notes.push_back(fmt::format("batch of {} chosen, {} tokens a step; --global-batch sets it",
+                                        counted(job.training.global_batch, "sequence"),
                                         format_count(job.training.global_batch * job.training.sequence)));
   }
   if (job.training.tokens > 0 || job.training.target_loss > 0) return;

@@ -18,6 +18,7 @@
 #include "cluster/topology.hpp"
 #include "core/files.hpp"
 #include "core/rng.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "plan/estimate.hpp"
 #include "plan/op_times.hpp"
@@ -147,7 +148,7 @@ Result<std::vector<int>> devices_of(const std::string& file, int ranks, int devi
     placed.push_back(static_cast<int>(*device));
   }
   if (static_cast<int>(placed.size()) == ranks) return placed;
-  return input_error(fmt::format("{} places {} ranks; the job has {}", file, placed.size(), ranks));
+  return input_error(fmt::format("{} places {}; the job has {}", file, counted(placed.size(), "rank"), ranks));
 }
 
 struct Runs {
@@ -328,11 +329,12 @@ const Command kSimulate = {
     "simulate",
     "MODEL|JOB.yaml|config.json [--on CLUSTER] [flags]",
     "one training step on a cluster, op by op: who waits for whom, on which link",
-    "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --stack megatron-2022\n"
+    "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --recompute selective --sp "
+    "--stack megatron-2022\n"
     "twinpod simulate examples/llama3-70b.yaml --slow rank=37:1.3\n"
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --cut link=leaf3-spine2 --json\n"
     "twinpod simulate llama3-70b --on h100-superpod --devices 512 --tp 4 --pp 4 --trace step.json\n"
-    "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --slice search\n"
+    "twinpod simulate palm-540b --on tpu-v4-4096 --devices 512 --tp 8 --zero 3 --recompute full --slice search\n"
     "twinpod simulate gpt3-175b --on dgx-superpod-a100-140 --devices 1024 --tp 8 --pp 8 --checkpoint-every 100 --store "
     "local,shared\n"
     "twinpod simulate gpt3-1.3b --on h100-superpod --servers 16 --workers 256 --mode async --global-batch 4096\n"

@@ -9,6 +9,7 @@
 #include "cli/command.hpp"
 #include "cli/job_request.hpp"
 #include "cluster/network.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "layout/check.hpp"
 #include "model/arithmetic.hpp"
@@ -33,13 +34,13 @@ int nodes_of(const spec::Cluster& cluster) {
 Result<spec::Job> shared_job(spec::Job job, const ps::Choice& choice) {
   const int devices = choice.workers * choice.group;
   if (devices > job.cluster.devices) {
-    return infeasible(fmt::format("{} workers of {} devices, but the cluster has {} devices", choice.workers,
-                                  choice.group, job.cluster.devices),
+    return infeasible(fmt::format("{} of {}, but the cluster has {}", counted(choice.workers, "worker"),
+                                  counted(choice.group, "device"), counted(job.cluster.devices, "device")),
                       fmt::format("--workers {}", std::max(1, job.cluster.devices / choice.group)));
   }
   if (choice.servers > nodes_of(job.cluster)) {
-    return infeasible(fmt::format("{} servers, but the cluster has {} nodes, and a node holds one at most",
-                                  choice.servers, nodes_of(job.cluster)),
+    return infeasible(fmt::format("{}, but the cluster has {}, and a node holds one at most",
+                                  counted(choice.servers, "server"), counted(nodes_of(job.cluster), "node")),
                       fmt::format("--servers {}", nodes_of(job.cluster)));
   }
   job.cluster.devices = devices;
@@ -47,8 +48,8 @@ Result<spec::Job> shared_job(spec::Job job, const ps::Choice& choice) {
   if (job.training.batch_tokens > 0) job.training.global_batch = spec::shared_batch(job, job.training.batch_tokens);
   const double share = job.training.global_batch / choice.workers;
   if (share < 1 || share != std::floor(share)) {
-    return input_error(fmt::format("{:g} sequences for {} workers: each needs as many as the others, and one at least",
-                                   job.training.global_batch, choice.workers),
+    return input_error(fmt::format("{:g} sequences for {}: each needs as many as the others, and one at least",
+                                   job.training.global_batch, counted(choice.workers, "worker")),
                        fmt::format("--global-batch {:g}", std::max(1.0, std::round(share)) * choice.workers));
   }
   return job;

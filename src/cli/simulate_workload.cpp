@@ -86,8 +86,8 @@ std::string json_of(const chakra::WorkloadRun& run, int ranks) {
 
 std::string text_of(const chakra::WorkloadRun& run, int ranks, const spec::Cluster& cluster) {
   const Means means = means_of(run);
-  std::string text = fmt::format("{} ranks, {} nodes of their traces, on {}\n\n", with_thousands(ranks),
-                                 with_thousands(static_cast<double>(run.nodes)), cluster.name);
+  std::string text = fmt::format("{}, {} of their traces, on {}\n\n", counted(ranks, "rank"),
+                                 counted(run.nodes, "node"), cluster.name);
   Table table({{""}, {"", Align::right}}, {.indent = 2, .gap = 2, .header_rule = false});
   table.row({"step", format_seconds(run.step_s)});
   table.row({"a rank computes, on average", format_seconds(means.compute_s)});
@@ -96,8 +96,8 @@ std::string text_of(const chakra::WorkloadRun& run, int ranks, const spec::Clust
   table.row({"waits", format_seconds(std::max(0.0, run.step_s - means.compute_s - means.exposed_s))});
   text += table.text();
   if (run.untimed > 0) {
-    text += fmt::format("\n  {} nodes say neither duration_micros nor num_ops nor tensor_size and take no time\n",
-                        with_thousands(static_cast<double>(run.untimed)));
+    text += fmt::format("\n  without duration_micros, num_ops and tensor_size, and so without time: {}\n",
+                        counted(run.untimed, "node"));
   }
   return text;
 }

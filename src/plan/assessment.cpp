@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "layout/check.hpp"
 #include "program/schedule.hpp"
@@ -18,21 +19,21 @@ void warn_of_uneven_stages(const spec::Job& job, std::vector<std::string>& list)
   const std::vector<int> layers = program::layers_of_stages(job.model.layers, job.layout);
   const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
   if (*least == *most || job.layout.uneven_ends) return;
-  list.push_back(fmt::format("{} layers over {} stages: some hold {}, others {}, and the fullest sets the pace",
-                             job.model.layers, job.layout.pp, *most, *least));
+  list.push_back(fmt::format("{} over {}: some hold {}, others {}, and the fullest sets the pace",
+                             counted(job.model.layers, "layer"), counted(job.layout.pp, "stage"), *most, *least));
 }
 
 void warn_of_slow_tensor_axis(const spec::Job& job, std::vector<std::string>& list) {
   if (job.layout.tp <= std::max(1, job.cluster.scale_up_domain)) return;
-  list.push_back(fmt::format("tp {} reaches beyond the {} devices that the scale-up network joins", job.layout.tp,
-                             job.cluster.scale_up_domain));
+  list.push_back(fmt::format("tp {} reaches beyond the {} that the scale-up network joins", job.layout.tp,
+                             counted(job.cluster.scale_up_domain, "device")));
 }
 
 void warn_of_short_pipeline(const spec::Job& job, std::vector<std::string>& list) {
   const double batches = spec::micro_batches(job);
   if (job.layout.pp < 2 || batches >= kOptimisticPipeline * job.layout.pp) return;
-  list.push_back(fmt::format("{:.0f} micro-batches for {} stages: a larger global_batch would shrink the bubble",
-                             batches, job.layout.pp));
+  list.push_back(fmt::format("{} for {}: a larger global_batch would shrink the bubble",
+                             counted(batches, "micro-batch", "micro-batches"), counted(job.layout.pp, "stage")));
 }
 
 void warn_of_full_device(const spec::Job& job, const MemoryUse& memory, std::vector<std::string>& list) {

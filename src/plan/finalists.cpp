@@ -27,11 +27,10 @@ Result<Finalist> simulated(const spec::Job& job, const Candidate& candidate, std
 
 }  // namespace
 
-Result<std::vector<Finalist>> simulate_finalists(const spec::Job& job, const std::vector<Candidate>& ranked,
-                                                 std::size_t number) {
+Result<std::vector<Finalist>> simulate_finalists(const spec::Job& job, const std::vector<Candidate>& candidates) {
   std::vector<Finalist> finalists;
-  for (std::size_t i = 0; i < std::min(number, ranked.size()); ++i) {
-    Result<Finalist> one = simulated(job, ranked[i], i + 1);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    Result<Finalist> one = simulated(job, candidates[i], i + 1);
     if (!one) return tl::unexpected(one.error());
     finalists.push_back(std::move(*one));
   }

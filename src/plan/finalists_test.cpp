@@ -29,7 +29,7 @@ Candidate candidate(spec::Job job, int tp, int pp) {
 TEST(Finalists, AreRankedByTheirSimulatedTime) {
   const spec::Job job = job_on("llama3-8b", "h100-superpod", 64);
   const std::vector<Candidate> ranked = {candidate(job, 8, 2), candidate(job, 2, 2), candidate(job, 4, 1)};
-  const Result<std::vector<Finalist>> finalists = simulate_finalists(job, ranked, 3);
+  const Result<std::vector<Finalist>> finalists = simulate_finalists(job, ranked);
   ASSERT_TRUE(finalists.has_value()) << to_string(finalists.error());
   ASSERT_EQ(finalists->size(), 3U);
   EXPECT_LE((*finalists)[0].simulated_s, (*finalists)[1].simulated_s);
@@ -39,7 +39,7 @@ TEST(Finalists, AreRankedByTheirSimulatedTime) {
 
 TEST(Finalists, NoMoreThanThereAre) {
   const spec::Job job = job_on("llama3-8b", "h100-superpod", 64);
-  EXPECT_EQ(simulate_finalists(job, {candidate(job, 2, 1)}, 5)->size(), 1U);
+  EXPECT_EQ(simulate_finalists(job, {candidate(job, 2, 1)})->size(), 1U);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/quote.hpp"
+#include "core/thousands.hpp"
 #include "spec/bounds.hpp"
 #include "spec/node.hpp"
 #include "spec/reader.hpp"
@@ -48,6 +49,10 @@ Range range_from(const AccuracyRow& row, const Place& place) {
   range.high = std::max(1.0, row.p90);
   range.count = row.count;
   range.basis = runs_text(row.count, place);
+  // Else nobody would know why a range begins or ends at the estimate.
+  constexpr double kShown = 5e-3;  // of what three digits tell apart
+  if (row.p10 > 1 - kShown && row.p90 > 1 + kShown) range.basis += "; nearly all took as long as predicted or longer";
+  if (row.p90 < 1 + kShown && row.p10 < 1 - kShown) range.basis += "; nearly all took as long as predicted or less";
   return range;
 }
 
@@ -120,7 +125,7 @@ Range range_of(const Accuracy& accuracy, const spec::Job& job) {
   if (alike != nullptr && alike->count >= kEnoughRuns) {
     Range range = range_from(*alike, exact);
     if (job.cluster.devices > kFarBeyond * alike->max_devices) {
-      range.outside = fmt::format("{} devices, and the largest of {} had {}", job.cluster.devices,
+      range.outside = fmt::format("{}, and the largest of {} had {}", counted(job.cluster.devices, "device"),
                                   runs_text(alike->count, exact), alike->max_devices);
     }
     return range;

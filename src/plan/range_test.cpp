@@ -73,6 +73,30 @@ TEST(Range, WithoutAnyRowsItIsEmptyAndSaysSo) {
   EXPECT_FALSE(range.validated());
 }
 
+TEST(Range, ThatBeginsAtThePredictionSaysWhy) {
+  const Accuracy accuracy = {{.device = "a100",
+                              .stack = "megatron-2021",
+                              .kind = "pipeline",
+                              .count = 12,
+                              .max_devices = 3072,
+                              .p10 = 1.03,
+                              .p90 = 1.15}};
+  EXPECT_EQ(range_of(accuracy, pipeline_job()).basis,
+            "12 runs of megatron-2021 on a100, pipeline; nearly all took as long as predicted or longer");
+}
+
+TEST(Range, ThatEndsAtThePredictionSaysWhy) {
+  const Accuracy accuracy = {{.device = "a100",
+                              .stack = "megatron-2021",
+                              .kind = "pipeline",
+                              .count = 12,
+                              .max_devices = 3072,
+                              .p10 = 0.9,
+                              .p90 = 0.98}};
+  EXPECT_EQ(range_of(accuracy, pipeline_job()).basis,
+            "12 runs of megatron-2021 on a100, pipeline; nearly all took as long as predicted or less");
+}
+
 TEST(Range, AlwaysHoldsThePredictionItself) {
   Accuracy accuracy = small_accuracy();
   accuracy[0].p10 = 1.02;

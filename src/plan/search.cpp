@@ -113,10 +113,10 @@ class Collector {
     }
   }
 
-  // At least one layout that is passed over misses the deadline.
+  // No layout of a group that is passed over meets the deadline. Whether they fit, nobody looked.
   void note_too_slow() {
     const std::lock_guard lock(mutex_);
-    ++result_.too_slow;
+    result_.passed_over_too_slow = true;
   }
 
   void pass_over() {

@@ -59,6 +59,7 @@ struct SearchResult {
   std::uint64_t evaluated = 0;           // layouts whose memory, and if they fit, whose time was computed
   std::uint64_t feasible = 0;            // of them: fit in memory and meet the deadline
   std::uint64_t too_slow = 0;            // of them: fit, but miss the deadline
+  bool passed_over_too_slow = false;     // some of groups_passed_over were so for the deadline
   std::uint64_t groups_passed_over = 0;  // bounded: groups on a number of devices, shown to hold nothing better
   std::uint64_t asked_rank = 0;          // 1: nothing is better; 0: it is not in the space, or does not fit
   double seconds = 0;

@@ -317,6 +317,12 @@ TEST(Search, WhatMissesTheDeadlineDoesNotCount) {
   for (const Candidate& c : quick.ranked) EXPECT_LE(c.step_time_s, limit);
 }
 
+TEST(Search, NoMoreMissTheDeadlineThanWereTried) {
+  const SearchResult none = search_gpt({.keep = 10, .within_step_s = 1e-6, .bounded = true});
+  EXPECT_LE(none.too_slow, none.evaluated);
+  EXPECT_TRUE(none.passed_over_too_slow);
+}
+
 TEST(Search, NothingOutsideTheParetoSetBeatsAMember) {
   Wishes wishes;
   wishes.devices = {32, 64};

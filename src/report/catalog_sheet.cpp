@@ -6,6 +6,7 @@
 #include "core/units.hpp"
 #include "model/arithmetic.hpp"
 #include "report/catalog_listing.hpp"
+#include "report/tables.hpp"
 #include "spec/names.hpp"
 
 namespace twinpod::report {
@@ -64,6 +65,11 @@ class Writer {
   std::string_view origin_;
 };
 
+std::string memory_size(double bytes) {
+  const std::string gib = in_gib(bytes);
+  return gib.empty() ? format_bytes(bytes) : gib;
+}
+
 void write_peaks(const spec::Device& device, Writer& writer) {
   for (const auto& [name, precision] : spec::kPrecisionNames) {
     writer.quantity(fmt::format("peak_{}_flop_per_s", name), fmt::format("peak, {} (dense)", name),
@@ -77,7 +83,7 @@ Sheet sheet_of(const spec::Device& d) {
   writer.text("family", "family", d.family);
   writer.count("year", "year", d.year);
   write_peaks(d, writer);
-  writer.quantity("memory_bytes", "memory", d.memory_bytes, format_bytes);
+  writer.quantity("memory_bytes", "memory", d.memory_bytes, memory_size);
   writer.quantity("memory_bytes_per_s", "memory bandwidth", d.memory_bytes_per_s, format_bytes_per_s);
   writer.quantity("host_bytes_per_s", "link to the host, one direction", d.host_bytes_per_s, format_bytes_per_s);
   writer.count("compute_units", "compute units", d.compute_units);

@@ -45,8 +45,7 @@ std::string tiers_text(const sim::CheckpointRun& run) {
                {"on average", Align::right}},
               {2, 2, true});
   for (const sim::TierRun& tier : run.tiers) {
-    table.row({std::string(spec::name_of(tier.kind)),
-               fmt::format("{} steps", with_thousands(static_cast<double>(tier.every) * run.every)),
+    table.row({std::string(spec::name_of(tier.kind)), counted(static_cast<double>(tier.every) * run.every, "step"),
                format_seconds(tier.seconds), format_bytes_per_s(tier.bytes_per_s),
                format_bytes_per_s(tier.peak_bytes_per_s), format_bytes_per_s(tier.mean_bytes_per_s)});
   }
@@ -58,15 +57,15 @@ std::string advice(const sim::CheckpointRun& run) {
   const double steps = run.drain_s / run.step_s;
   std::string text = fmt::format("\n  the drain goes on for {}, {:.3g} steps", format_seconds(run.drain_s), steps);
   if (run.wait_s > 0) {
-    text += fmt::format(": longer than from one checkpoint to the next, so each waits\n  none waits from {} steps on\n",
-                        with_thousands(run.shortest_every));
+    text += fmt::format(": longer than from one checkpoint to the next, so each waits\n  none waits from {} on\n",
+                        counted(run.shortest_every, "step"));
   } else {
     text += fmt::format("; no checkpoint waits for the one before from {} step{} on\n",
                         with_thousands(run.shortest_every), run.shortest_every == 1 ? "" : "s");
   }
   if (run.drawn_share < 1) {
-    text += fmt::format("  simulated with {} of its bytes beside {} steps, and multiplied\n",
-                        percent(run.drawn_share, 2), run.steps.num_steps - 1);
+    text += fmt::format("  simulated with {} of its bytes beside {}, and multiplied\n", percent(run.drawn_share, 2),
+                        counted(run.steps.num_steps - 1, "step"));
   }
   return text;
 }

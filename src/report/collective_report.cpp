@@ -52,7 +52,7 @@ std::string headline(const CollectiveView& view) {
   std::string text = fmt::format("{} over {} rank{}", name_of(view.request.verb), with_thousands(groups.ranks),
                                  groups.ranks == 1 ? "" : "s");
   if (groups.stride > 1) text += fmt::format(", every {} device", ordinal(groups.stride));
-  if (groups.groups > 1) text += fmt::format(", {} groups at once", with_thousands(groups.groups));
+  if (groups.groups > 1) text += fmt::format(", {} at once", counted(groups.groups, "group"));
   text += fmt::format(", {}\n", view.cluster.name);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);
   return text;

@@ -4,6 +4,7 @@
 
 #include "collective/phases.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "report/json_parts.hpp"
 
 namespace twinpod::report {
@@ -125,8 +126,8 @@ std::string comm_bench_text(const CommBench& bench) {
     wrong += row.wrong + row.in_place_wrong;
   }
   return fmt::format(
-      "{} ranks over {}, buffers in {} memory; time of one call on the slowest rank, best block\n{}\n{}\n{} wrong\n",
-      bench.ranks, bench.transport, bench.shared ? "shared" : "private",
+      "{} over {}, buffers in {} memory; time of one call on the slowest rank, best block\n{}\n{}\n{} wrong\n",
+      counted(bench.ranks, "rank"), bench.transport, bench.shared ? "shared" : "private",
       bench.expected_basis.empty() ? "" : fmt::format("expected: simulated, {}\n", bench.expected_basis), table.text(),
       wrong);
 }

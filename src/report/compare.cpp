@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "spec/bounds.hpp"
@@ -100,7 +101,7 @@ Result<OpTotals> read_op_totals(const std::string& text, const std::string& file
   for (const Json& rank : json["ranks"]) {
     const Result<double> count = number(rank, "count", spec::kMaxDevices, file);
     if (!count) return tl::unexpected(count.error());
-    if (*count < 1) return input_error(fmt::format("{}: a `count` of {} ranks", file, *count), "1 or more");
+    if (*count < 1) return input_error(fmt::format("{}: a `count` of {}", file, counted(*count, "rank")), "1 or more");
     ranks += *count;
   }
   for (const Json& rank : json["ranks"]) {

@@ -4,6 +4,7 @@
 
 #include "core/quote.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "spec/names.hpp"
@@ -110,13 +111,14 @@ Json rows_json(const machine::Machine& machine, Json json) {
 std::string machine_text(const MachineView& view) {
   const machine::Machine& m = view.machine;
   std::string text = fmt::format(
-      "{}: {}, {} cores, {} sockets, {} NUMA nodes, {} of memory, last cache {}\n"
-      "{} ranks on {} hosts, {} threads each; products and memory while all ranks work\n\n",
-      m.host, m.processor, m.cores, m.sockets, m.numa_nodes, format_bytes(m.memory_bytes), format_bytes(m.cache_bytes),
-      m.ranks, m.hosts, m.threads);
+      "{}: {}, {}, {}, {}, {} of memory, last cache {}\n{} on {}, {} each; products and memory while all ranks "
+      "work\n\n",
+      m.host, m.processor, counted(m.cores, "core"), counted(m.sockets, "socket"), counted(m.numa_nodes, "NUMA node"),
+      format_bytes(m.memory_bytes), format_bytes(m.cache_bytes), counted(m.ranks, "rank"), counted(m.hosts, "host"),
+      counted(m.threads, "thread"));
   if (machine::is_busy(m)) {
-    text += fmt::format("the machine does other things (load {:.1f} on {} cores): figures are too low\n\n", m.load,
-                        m.cores);
+    text += fmt::format("the machine does other things (load {:.1f} on {}): figures are too low\n\n", m.load,
+                        counted(m.cores, "core"));
   }
   text += products_text(view) + "\n" + memory_text(view) + "\n";
   text += fmt::format("overhead of a product {}, of a small kernel {}\n", format_seconds(m.product_overhead_s),

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/thousands.hpp"
 #include "report/pipeline_actions.hpp"
 #include "report/program_text.hpp"
 #include "report/svg_canvas.hpp"
@@ -100,8 +101,9 @@ std::string pipeline_svg(const ProgramView& view) {
   Canvas canvas;
   canvas.text(kLeft, 26, view.job.name, {16, "start", "#222", true});
   canvas.text(kLeft, 46,
-              fmt::format("{}: {} stages, {} micro-batches, bubble {:.1f} % in slots of F {:g}, B {:g}, W {:g}",
-                          schedule_text(view), view.order.num_stages(), view.order.micro_batches, 100 * share,
+              fmt::format("{}: {}, {}, bubble {:.1f} % in slots of F {:g}, B {:g}, W {:g}", schedule_text(view),
+                          counted(view.order.num_stages(), "stage"),
+                          counted(view.order.micro_batches, "micro-batch", "micro-batches"), 100 * share,
                           view.weights.forward, view.weights.backward_input, view.weights.backward_weight));
   for (std::size_t stage = 0; stage < view.order.stages.size(); ++stage) draw_stage(view, frame, stage, canvas);
   const double bottom = frame.y(view.order.stages.size()) + 24;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "core/thousands.hpp"
 #include "report/pipeline_actions.hpp"
 #include "report/program_text.hpp"
 
@@ -96,10 +97,10 @@ std::string pipeline_text(const ProgramView& view, bool colours) {
   double busy = 0;
   for (int s = 0; s < view.order.num_stages(); ++s) busy += view.slots.busy(s);
   const double share = 1 - busy / (view.slots.makespan * view.order.num_stages());
-  std::string text = fmt::format(
-      "{}, {} stages, {} micro-batches: bubble {:.1f} % of the step, in slots of F {:g}, B {:g}, W {:g}\n\n",
-      schedule_text(view), view.order.num_stages(), view.order.micro_batches, 100 * share, view.weights.forward,
-      view.weights.backward_input, view.weights.backward_weight);
+  std::string text = fmt::format("{}, {}, {}: bubble {:.1f} % of the step, in slots of F {:g}, B {:g}, W {:g}\n\n",
+                                 schedule_text(view), counted(view.order.num_stages(), "stage"),
+                                 counted(view.order.micro_batches, "micro-batch", "micro-batches"), 100 * share,
+                                 view.weights.forward, view.weights.backward_input, view.weights.backward_weight);
   for (std::size_t s = 0; s < view.order.stages.size(); ++s)
     text += fmt::format("  {:>3} │{}{}\n", s, text_of(row_of(view, s, scale), colours),
                         scale.columns > kMostColumns ? "…" : "│");

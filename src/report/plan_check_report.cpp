@@ -49,11 +49,10 @@ std::string runs_text(const std::vector<PlanCheck>& runs) {
   }
   const auto as_fast = std::count_if(runs.begin(), runs.end(), is_as_fast);
   const auto listed = std::count_if(runs.begin(), runs.end(), [](const PlanCheck& c) { return c.rank > 0; });
-  return table.text() +
-         fmt::format(
-             "\n{} runs: the plan is at least as fast in {}, and lists the published layout in {}\n"
-             "(all times are estimates for the stack of the run; layouts are those that the stack can run)\n",
-             runs.size(), as_fast, listed);
+  return table.text() + fmt::format(
+                            "\n{}: the plan is at least as fast in {}, and lists the published layout in {}\n(all "
+                            "times are estimates for the stack of the run; layouts are those that the stack can run)\n",
+                            counted(runs.size(), "run"), as_fast, listed);
 }
 
 std::string sweeps_text(const std::vector<std::pair<Sweep, SweepRanking>>& sweeps) {

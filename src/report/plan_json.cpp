@@ -135,6 +135,13 @@ Json neighbour_json(const plan::Neighbour& n) {
   return json;
 }
 
+// In `ranked`.
+std::size_t rank_of(const plan::SearchResult& found, const Candidate& candidate) {
+  const auto at = std::find_if(found.ranked.begin(), found.ranked.end(),
+                               [&](const Candidate& one) { return is_same_layout(one, candidate); });
+  return static_cast<std::size_t>(at - found.ranked.begin()) + 1;
+}
+
 std::string csv_row(std::size_t rank, const Candidate& c, const PlanFigures& figures) {
   const spec::Layout& l = c.layout;
   const auto known = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
@@ -174,7 +181,7 @@ std::string plan_json(const PlanView& view) {
   if (!view.finalists.empty()) {
     json["simulated"] = Json::array();
     for (const plan::Finalist& one : view.finalists) {
-      Json finalist = {{"rank", one.rank},
+      Json finalist = {{"rank", rank_of(found, one.candidate)},
                        {"simulated_step_time_s", one.simulated_s},
                        {"full_link", one.full_link},
                        {"full_s", one.full_s}};

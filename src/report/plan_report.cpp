@@ -103,18 +103,6 @@ std::string effort(const PlanView& view) {
 
 // ---- The ranking ----
 
-std::vector<Candidate> shown_candidates(const PlanView& view) {
-  std::vector<Candidate> shown;
-  std::set<std::tuple<int, int, int, int, int, int>> shapes;
-  for (const Candidate& c : view.found.ranked) {
-    if (shown.size() >= view.top) break;
-    const spec::Layout& l = c.layout;
-    const bool is_new = shapes.insert({c.devices, l.tp, l.pp, l.cp, l.ep, l.micro_batch}).second;
-    if (is_new || view.all_variants) shown.push_back(c);
-  }
-  return shown;
-}
-
 struct RankingColumn {
   Column column;
   std::function<std::string(const Candidate&)> cell;
@@ -180,7 +168,7 @@ void add_figure_columns(const PlanView& view, const PlanRates& rates, RankingCol
 }
 
 std::string ranking(const PlanView& view, const PlanRates& rates) {
-  const std::vector<Candidate> shown = shown_candidates(view);
+  const std::vector<Candidate> shown = first_ranked(view.found, view.all_variants, view.top);
   RankingColumns columns;
   if (has_curve(view.found))
     columns.push_back({{"devices", Align::right}, [](const Candidate& c) { return with_thousands(c.devices); }});
@@ -289,7 +277,8 @@ std::string asked_line(const PlanView& view) {
   const std::string layout = described(view.job, *view.asked);
   if (view.found.asked_rank == 0) return fmt::format("yours: {}: {}\n", layout, why_not_ranked(view));
   std::string text =
-      fmt::format("yours: {}: rank {} of {}, {}", layout, with_thousands(static_cast<double>(view.found.asked_rank)),
+      fmt::format("yours: {}: rank {} of {}, all variants counted, {}", layout,
+                  with_thousands(static_cast<double>(view.found.asked_rank)),
                   with_thousands(static_cast<double>(view.found.feasible)), step_text(view.asked->step_time_s));
   if (!view.best) return text + "\n";
   const plan::StepTime& best = view.best->step;
@@ -377,7 +366,7 @@ std::string curve_table(const PlanView& view, const PlanRates& rates) {
   if (first.time_to_train_s) columns.push_back({"time", Align::right});
   if (first.cost_usd) columns.push_back({"cost", Align::right});
   columns.push_back({"scale factor", Align::right});
-  columns.push_back({fmt::format("throughput of a device, {} devices: 1", with_thousands(shown.front().devices))});
+  columns.push_back({fmt::format("throughput of a device, {}: 1", counted(shown.front().devices, "device"))});
   Table table(columns, {.indent = 2});
   for (const Candidate& c : shown) {
     const PlanFigures figures = rates.of(c);
@@ -419,6 +408,18 @@ std::string_view objective_text(plan::Objective objective) {
 }
 
 }  // namespace
+
+std::vector<Candidate> first_ranked(const plan::SearchResult& found, bool all_variants, std::size_t number) {
+  std::vector<Candidate> first;
+  std::set<std::tuple<int, int, int, int, int, int>> shapes;
+  for (const Candidate& c : found.ranked) {
+    if (first.size() >= number) break;
+    const spec::Layout& l = c.layout;
+    const bool is_new = shapes.insert({c.devices, l.tp, l.pp, l.cp, l.ep, l.micro_batch}).second;
+    if (is_new || all_variants) first.push_back(c);
+  }
+  return first;
+}
 
 spec::Job job_of(const spec::Job& job, const Candidate& candidate) {
   spec::Job other = job;
@@ -479,7 +480,8 @@ std::string plan_text(const PlanView& view) {
   text += ranking(view, rates);
   if (view.asked) text += "\n" + asked_line(view);
   if (view.best) text += "\n" + winner(view);
-  if (!view.finalists.empty()) text += "\nthe best by the closed form, simulated op by op:\n\n" + finalists_table(view);
+  if (!view.finalists.empty())
+    text += "\nthe first of them, simulated op by op, fastest first:\n\n" + finalists_table(view);
   if (view.explain && !view.neighbours.empty()) text += "\nwhy not another:\n\n" + neighbour_table(view);
   if (has_curve(view.found)) text += "\nthe best of each device count:\n\n" + curve_table(view, rates);
   if (!view.found.pareto.empty())

@@ -43,6 +43,9 @@ std::string plan_csv(const PlanView& view);
 // device count, the winner and the user's own layout.
 std::string pareto_svg(const PlanView& view);
 
+// The best so many, in the order of the ranking; unless all variants are wanted, one of each shape.
+std::vector<plan::Candidate> first_ranked(const plan::SearchResult& found, bool all_variants, std::size_t number);
+
 // What follows from a candidate's time and devices.
 struct PlanFigures {
   double tokens_per_s = 0;

@@ -38,10 +38,10 @@ std::string headline(const ProgramView& view) {
   std::size_t instances = 0;
   for (const Kind& kind : program.kinds) instances += kind.instances.size();
   return fmt::format(
-      "{}: one step on {} ranks, {} stage{} of {}, {} micro-batch{} of {}, schedule {}\n{}"
-      "{} blocks of ops, {} instances of them; a rank stands for the {} of its stage\n",
-      view.job.name, with_thousands(program.mesh.ranks()), program.kinds.size(), program.kinds.size() == 1 ? "" : "s",
-      program.chunks == 1 ? "1 chunk" : fmt::format("{} chunks", program.chunks), program.micro_batches,
+      "{}: one step on {}, {} stage{} of {}, {} micro-batch{} of {}, schedule {}\n{}{} blocks of ops, {} instances of "
+      "them; a rank stands for the {} of its stage\n",
+      view.job.name, counted(program.mesh.ranks(), "rank"), program.kinds.size(), program.kinds.size() == 1 ? "" : "s",
+      program.chunks == 1 ? "1 chunk" : counted(program.chunks, "chunk"), program.micro_batches,
       program.micro_batches == 1 ? "" : "es", view.job.layout.micro_batch, schedule_text(view), idle_line(view.job),
       program.blocks.size(), with_thousands(static_cast<double>(instances)), with_thousands(program.ranks_of_kind()));
 }

@@ -30,14 +30,14 @@ std::string short_layout(const spec::Job& job) {
   const auto add = [&](bool wanted, const std::string& what) {
     if (wanted) text += what;
   };
-  add(l.virtual_stages > 1, fmt::format(" × {} chunks", l.virtual_stages));
+  add(l.virtual_stages > 1, fmt::format(" × {}", counted(l.virtual_stages, "chunk")));
   add(l.cp > 1, fmt::format(" × cp {}", l.cp));
   add(l.ep > 1, fmt::format(", ep {}", l.ep));
   add(l.pp > 1 && l.schedule != spec::Schedule::one_f_one_b && l.schedule != spec::Schedule::interleaved,
       fmt::format(", {}", spec::name_of(l.schedule)));
   add(l.micro_batch > 1, fmt::format(", micro-batch {}", l.micro_batch));
   add(l.zero > 0, fmt::format(", ZeRO {}", l.zero));
-  add(l.servers > 0, fmt::format(", {} servers", l.servers));
+  add(l.servers > 0, fmt::format(", {}", counted(l.servers, "server")));
   add(l.recompute != spec::Recompute::none, fmt::format(", {} recompute", spec::name_of(l.recompute)));
   add(l.offload_optimizer, ", optimizer on the host");
   add(l.offload_activations, ", activations on the host");
@@ -108,12 +108,12 @@ std::string threshold_line(const plan::ScaleCurve& curve) {
   }
   const plan::ScalePoint& last = *curve.last_above;
   if (!curve.falls_under)
-    return fmt::format("up to {} devices it is not under {:.2g}\n", with_thousands(last.devices), threshold);
+    return fmt::format("up to {} it is not under {:.2g}\n", counted(last.devices, "device"), threshold);
   const auto next = std::find_if(curve.points.begin(), curve.points.end(),
                                  [&](const plan::ScalePoint& point) { return point.devices > last.devices; });
   const std::string under = next->best ? fmt::format("{:.3f}", next->scale_factor) : "nothing that fits";
-  return fmt::format("it falls under {:.2g} beyond {} devices: {:.3f} there, {} on {}\n", threshold,
-                     with_thousands(last.devices), last.scale_factor, under, with_thousands(next->devices));
+  return fmt::format("it falls under {:.2g} beyond {}: {:.3f} there, {} on {}\n", threshold,
+                     counted(last.devices, "device"), last.scale_factor, under, with_thousands(next->devices));
 }
 
 std::string deadline_rows(const plan::DeadlineAnswer& answer) {
@@ -308,15 +308,16 @@ std::string deadline_text(const plan::DeadlineAnswer& answer) {
   const std::string deadline = format_seconds(answer.deadline_s);
   std::string text = deadline_rows(answer) + "\n";
   if (answer.fewest) {
-    text += fmt::format("within {}: {} devices are enough ({})\n", deadline,
-                        with_thousands(answer.fewest->job.cluster.devices), time_text(*answer.fewest));
+    text +=
+        fmt::format("within {}: {} {} enough ({})\n", deadline, counted(answer.fewest->job.cluster.devices, "device"),
+                    answer.fewest->job.cluster.devices == 1 ? "is" : "are", time_text(*answer.fewest));
     return text;
   }
-  text += fmt::format("within {}: not with any of these; the soonest is {} on {} devices, {:.2f} times as long\n",
-                      deadline, time_text(*answer.nearest), with_thousands(answer.nearest->job.cluster.devices),
+  text += fmt::format("within {}: not with any of these; the soonest is {} on {}, {:.2f} times as long\n", deadline,
+                      time_text(*answer.nearest), counted(answer.nearest->job.cluster.devices, "device"),
                       *answer.nearest->metrics.time_to_train_s / answer.deadline_s);
   if (answer.beyond) {
-    text += fmt::format("{} devices would do: {}\n", with_thousands(answer.beyond->job.cluster.devices),
+    text += fmt::format("{} would do: {}\n", counted(answer.beyond->job.cluster.devices, "device"),
                         time_text(*answer.beyond));
   }
   return text;
@@ -369,8 +370,9 @@ std::string largest_batch_text(const plan::LargestBatch& answer) {
   text += table.text();
   if (!answer.enough) return text;
   const Answer& enough = answer.curve[*answer.enough];
-  text += fmt::format("\nbeyond {} sequences ({} tokens) a batch twice as large brings no more than 2 %\n",
-                      with_thousands(enough.job.training.global_batch), format_count(enough.metrics.tokens_per_step));
+  text +=
+      fmt::format("\nbeyond {} ({} tokens) a batch twice as large brings no more than 2 %\n",
+                  counted(enough.job.training.global_batch, "sequence"), format_count(enough.metrics.tokens_per_step));
   return text;
 }
 
@@ -389,8 +391,8 @@ std::string largest_model_text(const plan::LargestModel& answer) {
   const spec::Model& model = answer.best.job.model;
   std::string text =
       fmt::format("largest model that fits: {} parameters ({})\n", format_count(answer.parameters), model.name);
-  text += fmt::format("  {} layers, hidden {}, ffn {}, {} heads\n", with_thousands(model.layers),
-                      with_thousands(model.hidden), with_thousands(model.ffn), with_thousands(model.attention.heads));
+  text += fmt::format("  {}, hidden {}, ffn {}, {}\n", counted(model.layers, "layer"), with_thousands(model.hidden),
+                      with_thousands(model.ffn), counted(model.attention.heads, "head"));
   text += answer_lines(answer.best);
   if (answer.too_large) text += fmt::format("  the next, of {}, does not fit\n", format_count(*answer.too_large));
   return text;

@@ -49,10 +49,10 @@ std::string plural(int count, const char* what) { return fmt::format("{} {}{}", 
 std::string choice_text(const ps::Choice& choice) {
   std::string text =
       fmt::format("{}, {}, {}", plural(choice.servers, "server"), plural(choice.workers, "worker"), choice.mode);
-  if (choice.copies > 1) text += fmt::format(", {} copies", choice.copies);
+  if (choice.copies > 1) text += fmt::format(", {}", counted(choice.copies, "copy", "copies"));
   if (choice.settings.backup_workers > 0)
     text += fmt::format(", {}", plural(choice.settings.backup_workers, "backup worker"));
-  if (choice.group > 1) text += fmt::format(", groups of {} ranks", choice.group);
+  if (choice.group > 1) text += fmt::format(", groups of {}", counted(choice.group, "rank"));
   if (choice.local_steps > 1) text += fmt::format(", {} local steps", choice.local_steps);
   if (choice.compress != "none") text += fmt::format(", pushes in {}", choice.compress);
   if (choice.pace_s > 0) text += fmt::format(", a step takes {} at least", format_seconds(choice.pace_s));
@@ -184,9 +184,10 @@ double served_scale_factor(const ps::ServedReport& report) {
 std::string served_text(const ServedView& view) {
   const spec::Job& job = view.job;
   std::string text = fmt::format("{}: {}\n", job.name, choice_text(view.choice));
-  text += fmt::format("{} sequences of {} tokens a step of all workers, {}, {} steps in {}\n\n",
-                      job.training.global_batch, job.training.sequence, name_of(job.training.precision),
-                      view.run.steps.size(), format_seconds(view.run.report.seconds));
+  text += fmt::format("{} of {} tokens a step of all workers, {}, {} in {}\n\n",
+                      counted(job.training.global_batch, "sequence"), job.training.sequence,
+                      name_of(job.training.precision), counted(view.run.steps.size(), "step"),
+                      format_seconds(view.run.report.seconds));
   text += losses_text(view.run.steps);
   text += "\n";
   add_results(view, text);

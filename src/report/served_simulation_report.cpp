@@ -94,8 +94,9 @@ std::string simulated_served_text(const SimulatedServedView& view) {
                fmt::format("{} chains lost their head or tail and went on", report.failovers)});
   text += table.text();
   text += fmt::format("\n  {}\n", bottleneck(view));
-  text += fmt::format("\n  {} steps of each worker, {} shards, {} events of the protocol's own code\n",
-                      view.input.job.steps, view.run.shards, with_thousands(static_cast<double>(view.run.events)));
+  text +=
+      fmt::format("\n  {} of each worker, {}, {} of the protocol's own code\n", counted(view.input.job.steps, "step"),
+                  counted(view.run.shards, "shard"), counted(view.run.events, "event"));
   return text;
 }
 

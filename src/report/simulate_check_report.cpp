@@ -82,10 +82,10 @@ std::string simulate_check_text(const SimulateChecks& checks) {
   const Summary summary = summary_of(checks.runs);
   return table.text() +
          fmt::format(
-             "\n{} runs: median error {:.1f} % simulated, {:.1f} % by the closed form; 90 % below {:.1f} % and "
-             "{:.1f} %\nwith nothing in the way, simulation and closed form differ by {:.2f} % in the median; {} "
-             "run{} differ by more than 3 %\n",
-             checks.runs.size(), 100 * summary.simulated.median, 100 * summary.closed_form.median,
+             "\n{}: median error {:.1f} % simulated, {:.1f} % by the closed form; 90 % below {:.1f} % and {:.1f} "
+             "%\nwith nothing in the way, simulation and closed form differ by {:.2f} % in the median; {} run{} differ "
+             "by more than 3 %\n",
+             counted(checks.runs.size(), "run"), 100 * summary.simulated.median, 100 * summary.closed_form.median,
              100 * summary.simulated.p90, 100 * summary.closed_form.p90, 100 * summary.difference.median, summary.apart,
              summary.apart == 1 ? "" : "s") +
          left_out_text(checks);

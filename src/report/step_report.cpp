@@ -38,8 +38,7 @@ double peak_memory(const StepView& view) {
 
 std::string headline(const StepView& view) {
   const double step = view.run.step_s;
-  std::string text = fmt::format("{}, {}\n", view.job.name, view.job.cluster.name);
-  if (view.job.idle_devices > 0) text += "  " + idle_line(view.job);
+  std::string text = job_text(view.job);
   if (!view.placement.empty()) text += fmt::format("  {}\n", view.placement);
   for (const std::string& fault : view.faults) text += fmt::format("  {}\n", fault);
   Table table({{""}, {"", Align::right}, {""}}, {.indent = 2, .gap = 2, .header_rule = false});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "ps/throughput.hpp"
 #include "report/json_parts.hpp"
@@ -61,7 +62,7 @@ void add_scaling(const Study& study, std::string& text) {
   }
   Table table(columns, {.indent = 2});
   for (const int workers : sizes_of(study)) {
-    std::vector<std::string> cells = {fmt::format("{} workers", workers), ""};
+    std::vector<std::string> cells = {counted(workers, "worker"), ""};
     for (const StudyMode& mode : study.modes) {
       const StudyScaling* const one = scaled(study, mode.mode, workers);
       if (one == nullptr) continue;
@@ -98,8 +99,8 @@ std::string straggler_words(const Study& study) {
 
 std::string study_text(const Study& study) {
   const std::string servers = fmt::format("{} server{}", study.servers, study.servers == 1 ? "" : "s");
-  std::string text =
-      fmt::format("{}: {} workers, {}, {} steps of each", study.name, study.workers, servers, study.steps);
+  std::string text = fmt::format("{}: {}, {}, {} of each", study.name, counted(study.workers, "worker"), servers,
+                                 counted(study.steps, "step"));
   if (study.pace_s > 0) text += fmt::format(", a step takes {} at least", format_seconds(study.pace_s));
   text += straggler_words(study);
   text += "\ntrained on this machine, and the same cases simulated\n\n";

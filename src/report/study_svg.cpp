@@ -193,8 +193,8 @@ std::string study_svg(const Study& study) {
   Canvas canvas;
   canvas.text(64, 38, fmt::format("{}: synchronous, asynchronous, bounded staleness", study.name),
               {.size = 24, .colour = kInk, .bold = true});
-  std::string words = fmt::format("{} workers, {} server{}, {} steps of each", study.workers, study.servers,
-                                  study.servers == 1 ? "" : "s", study.steps);
+  std::string words = fmt::format("{}, {} server{}, {} of each", counted(study.workers, "worker"), study.servers,
+                                  study.servers == 1 ? "" : "s", counted(study.steps, "step"));
   if (study.pace_s > 0) words += fmt::format(", {} a step", format_seconds(study.pace_s));
   words += straggler_words(study);
   canvas.text(64, 62, words, {.size = 15, .colour = kSoft});

@@ -55,6 +55,12 @@ StepUnit step_unit(double total_s) {
   return {unit.seconds, unit.name, std::clamp(3 - static_cast<int>(std::floor(std::log10(value))), 0, 3)};
 }
 
+// A device is called by its GiB, and all else is told in GB.
+std::string memory_note(double bytes) {
+  const std::string text = in_gib(bytes);
+  return text.empty() ? "" : fmt::format("note: a device has {}\n", text);
+}
+
 std::string_view meaning(plan::Part part) {
   switch (part) {
     case plan::Part::products:
@@ -222,7 +228,7 @@ std::string layout_text(const spec::Job& job) {
   add(true, fmt::format(", ZeRO {}", l.zero));
   add(l.shard_group > 0, fmt::format(" over {}", l.shard_group));
   add(true, fmt::format(", recompute {}", spec::name_of(l.recompute)));
-  add(l.recompute_layers > 0, fmt::format(" ({} layers of a stage)", l.recompute_layers));
+  add(l.recompute_layers > 0, fmt::format(" ({} of a stage)", counted(l.recompute_layers, "layer")));
   add(l.offload_optimizer, ", optimizer on the host");
   add(l.offload_activations, ", activations on the host");
   add(l.uneven_ends, ", uneven ends");
@@ -232,12 +238,20 @@ std::string layout_text(const spec::Job& job) {
 
 std::string idle_line(const spec::Job& job) {
   if (job.idle_devices == 0) return "";
-  return fmt::format("{} device{} of the cluster stay{} idle\n", with_thousands(job.idle_devices),
-                     job.idle_devices == 1 ? "" : "s", job.idle_devices == 1 ? "s" : "");
+  return fmt::format("{} of the cluster stay{} idle\n", counted(job.idle_devices, "device"),
+                     job.idle_devices == 1 ? "s" : "");
 }
 
+std::string in_gib(double bytes) {
+  constexpr double kGib = 1024.0 * 1024 * 1024;
+  const bool is_whole = bytes >= kGib && std::fmod(bytes, kGib) == 0 && std::fmod(bytes, 1e9) != 0;
+  return is_whole ? fmt::format("{:.0f} GiB = {}", bytes / kGib, format_bytes(bytes)) : "";
+}
+
+std::string job_text(const spec::Job& job) { return job_line(job) + layout_text(job) + "\n" + training_line(job); }
+
 std::string estimate_text(const spec::Job& job, const plan::Assessment& a, const EstimateOptions& options) {
-  std::string text = job_line(job) + layout_text(job) + "\n" + training_line(job) + range_line(a);
+  std::string text = job_text(job) + range_line(a) + memory_note(job.cluster.device.memory_bytes);
   for (const std::string& warning : a.warnings) text += fmt::format("note: {}\n", warning);
   text += "\n" + time_table(a.step, options.explain);
   text += "\n" + memory_table(job, a.memory);

@@ -38,8 +38,8 @@ std::string title(const TopologyView& view) {
   }
   if (view.graph.assumed) text += "  how it is wired is not known: assumed here\n";
   const int nodes = num_nodes(view);
-  text += fmt::format("  {} devices", with_thousands(view.measures.devices));
-  if (nodes > 1) text += fmt::format(" in {} nodes", with_thousands(nodes));
+  text += fmt::format("  {}", counted(view.measures.devices, "device"));
+  if (nodes > 1) text += fmt::format(" in {}", counted(nodes, "node"));
   if (view.measures.nics > 0) text += fmt::format(", {} NICs", with_thousands(view.measures.nics));
   text += "\n";
   for (const cluster::GraphFact& fact : view.graph.facts) {
@@ -87,10 +87,10 @@ std::string measures_text(const TopologyView& view) {
 
 std::string route_text(const TopologyView& view, const RouteView& route) {
   const Graph& graph = view.graph;
-  std::string text = fmt::format("\n  {} to {} by {}, {} links, {}{} as short\n",
-                                 cluster::vertex_name(graph, graph.devices[route.from]),
-                                 cluster::vertex_name(graph, graph.devices[route.to]), route.routing,
-                                 route.links.size(), route.more ? "at least " : "", route.equal);
+  std::string text =
+      fmt::format("\n  {} to {} by {}, {}, {}{} as short\n", cluster::vertex_name(graph, graph.devices[route.from]),
+                  cluster::vertex_name(graph, graph.devices[route.to]), route.routing,
+                  counted(route.links.size(), "link"), route.more ? "at least " : "", route.equal);
   Table table({{"from"}, {"to"}, {"cable"}, {"one way", Align::right}}, {4, 2, false});
   for (const int number : route.links) {
     const GraphLink& link = graph.links[number];

@@ -39,9 +39,9 @@ double title(const TopologyView& view, Canvas& canvas) {
   canvas.text(kMargin, 34, name, {20, "start", "#222", true});
   std::string text = view.graph.fabric;
   if (!text.empty()) text += " · ";
-  text += fmt::format("{} devices · bisection {} one way · longest route {} link{}",
-                      with_thousands(view.measures.devices), format_bytes_per_s(view.measures.bisection_bytes_per_s),
-                      view.measures.diameter_links, view.measures.diameter_links == 1 ? "" : "s");
+  text += fmt::format("{} · bisection {} one way · longest route {} link{}", counted(view.measures.devices, "device"),
+                      format_bytes_per_s(view.measures.bisection_bytes_per_s), view.measures.diameter_links,
+                      view.measures.diameter_links == 1 ? "" : "s");
   const int switches = view.measures.diameter_switches;
   if (switches > 0) text += fmt::format(", {} switch{}", switches, switches == 1 ? "" : "es");
   canvas.text(kMargin, 56, text, {13, "start", "#555"});
@@ -64,7 +64,7 @@ std::string in_gbit(double bytes_per_s) { return fmt::format("{:g} Gbit/s", std:
 std::string cables_of(const TopologyView& view, const std::string& tier) {
   for (const cluster::CableCount& count : view.measures.cables) {
     if (count.tier != tier) continue;
-    return fmt::format("{} cables of {}", with_thousands(static_cast<double>(count.count)), in_gbit(count.bytes_per_s));
+    return fmt::format("{} of {}", counted(count.count, "cable"), in_gbit(count.bytes_per_s));
   }
   return "";
 }
@@ -91,7 +91,7 @@ double draw_dragonfly(const TopologyView& view, double top, Canvas& canvas) {
     const auto [x, y] = at(g);
     canvas.circle(x, y, std::clamp(500.0 / fly.groups, 4.0, 20.0), "#dfe8f5", "#46689b");
   }
-  canvas.text(kMargin, top + 20, fmt::format("{} groups", fly.groups), {14, "start", "#222", true});
+  canvas.text(kMargin, top + 20, counted(fly.groups, "group"), {14, "start", "#222", true});
   canvas.text(kMargin, top + 38, fmt::format("{} routers each, all joined", fly.routers), {11});
   canvas.text(kMargin, top + 56, cables_of(view, "local") + " inside groups", {11, "start", "#555"});
   canvas.text(kMargin, top + 74, cables_of(view, "global") + " between them", {11, "start", "#555"});

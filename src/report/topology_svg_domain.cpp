@@ -82,7 +82,7 @@ void draw_trunks(const TopologyView& view, const Part& part, double y, Canvas& c
     const double b = part.x(3 * part.devices / 4);
     canvas.path(fmt::format("M{0:.1f} {2:.1f}Q{3:.1f} {4:.1f} {1:.1f} {2:.1f}", a, b, y, (a + b) / 2, y - 46),
                 "#46689b", 4);
-    canvas.label((a + b) / 2, y - 18, fmt::format("{} links", trunk.cables));
+    canvas.label((a + b) / 2, y - 18, counted(trunk.cables, "link"));
     return;
   }
   const double left = part.x(0) - part.step / 2 + 3;
@@ -92,7 +92,7 @@ void draw_trunks(const TopologyView& view, const Part& part, double y, Canvas& c
               fmt::format("{} {} chips, shared by all nodes of the domain", above.count, chip_name(graph, above)),
               {12, "middle"});
   canvas.line(left + width / 2, y - 40, left + width / 2, y, "#46689b", 5);
-  canvas.label(left + width / 2 + 60, y - 16, fmt::format("{} links of a node", trunk.cables));
+  canvas.label(left + width / 2 + 60, y - 16, fmt::format("{} of a node", counted(trunk.cables, "link")));
 }
 
 // Devices on a circle, a line for each pair that has links.
@@ -176,8 +176,9 @@ double draw_domain(const TopologyView& view, double top, Canvas& canvas) {
   const bool whole = part.devices >= graph.scale_up.domain;
   const bool alone = graph.tree.tiers.empty() && graph.dragonfly.groups == 0;
   const int per_node = graph.host.devices_per_node;
-  const std::string what =
-      part.devices > per_node ? fmt::format("one domain of {} devices, {} a node", part.devices, per_node) : "one node";
+  const std::string what = part.devices > per_node
+                               ? fmt::format("one domain of {}, {} a node", counted(part.devices, "device"), per_node)
+                               : "one node";
   canvas.text(kMargin, top + 14, alone && whole ? "" : "inside " + what, {14, "start", "#222", true});
   double y = top + 30;
   if (graph.scale_up.kind == ScaleUpKind::switched) {

@@ -367,8 +367,8 @@ double draw_tree(const TopologyView& view, double top, Canvas& canvas) {
   const bool railed = graph.tree.unit_leaves > 0;
   note_bundles(view, "node_leaf", railed ? "one from each node to each leaf of its unit" : "", y + 32, canvas);
   const int nodes = (view.measures.devices + view.cluster.devices_per_node - 1) / view.cluster.devices_per_node;
-  canvas.text(kMargin, y + 82, fmt::format("{} nodes", with_thousands(nodes)), {14, "start", "#222", true});
-  canvas.text(kMargin, y + 99, fmt::format("{} devices in each", view.cluster.devices_per_node), {11});
+  canvas.text(kMargin, y + 82, counted(nodes, "node"), {14, "start", "#222", true});
+  canvas.text(kMargin, y + 99, fmt::format("{} in each", counted(view.cluster.devices_per_node, "device")), {11});
   return bottom;
 }
 

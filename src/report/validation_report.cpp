@@ -156,9 +156,9 @@ std::string memory_text(const Validation& v, const ValidationOptions& options) {
   }
   const Statistics s = validate::statistics(validate::memory_errors(v.memory, [](const MemoryCase&) { return true; }));
   if (s.count == 0) return "";
-  return table.text() +
-         fmt::format("error of the memory: {} runs, median {} %, mean {} %, 90 % below {} %, bias {} %\n", s.count,
-                     in_percent(s.median), in_percent(s.mean), in_percent(s.p90), signed_in_percent(s.bias));
+  return table.text() + fmt::format("error of the memory: {}, median {} %, mean {} %, 90 % below {} %, bias {} %\n",
+                                    counted(s.count, "run"), in_percent(s.median), in_percent(s.mean),
+                                    in_percent(s.p90), signed_in_percent(s.bias));
 }
 
 std::string uncovered_text(const Validation& v) {
