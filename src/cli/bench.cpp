@@ -15,6 +15,7 @@
 #include "comm/communicator.hpp"
 #include "comm/fault.hpp"
 #include "comm/measure.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/comm_report.hpp"
 
@@ -257,10 +258,12 @@ Result<std::string> bench_comm(const Arguments& arguments) {
   if (!ranks) return tl::unexpected(ranks.error());
   const bool over_mpi = comm::started_by_mpi() && !arguments.has("ranks");
   if (!over_mpi && request->call.root >= *ranks) {
-    return input_error(fmt::format("--root {}: there are {} ranks", request->call.root, *ranks));
+    return input_error(
+        fmt::format("--root {}: there {} {}", request->call.root, *ranks == 1 ? "is" : "are", counted(*ranks, "rank")));
   }
   if (!over_mpi && request->options.fault.kind != comm::FaultKind::none && request->options.fault.rank >= *ranks) {
-    return input_error(fmt::format("--fault of rank {}: there are {} ranks", request->options.fault.rank, *ranks));
+    return input_error(fmt::format("--fault of rank {}: there {} {}", request->options.fault.rank,
+                                   *ranks == 1 ? "is" : "are", counted(*ranks, "rank")));
   }
   const std::string transport = over_mpi ? "mpi" : arguments.has("threads") ? "threads" : "processes";
   const comm::Body body = [&](comm::Communicator& world) {

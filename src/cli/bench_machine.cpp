@@ -7,6 +7,7 @@
 #include "cli/command.hpp"
 #include "core/files.hpp"
 #include "core/progress.hpp"
+#include "core/thousands.hpp"
 #include "machine/machine.hpp"
 #include "report/machine_report.hpp"
 
@@ -22,8 +23,9 @@ constexpr double kQuickDiskBytes = 32e6;
 Result<void> compute_with_bar(comm::Communicator& world, machine::RankRequest request, Machine& found) {
   std::optional<Progress> bar;
   if (comm::rank_of(world) == 0) {
-    bar.emplace(fmt::format("products, {} ranks of {} threads", comm::size_of(world), request.threads),
-                static_cast<std::size_t>(machine::steps_of(request)));
+    bar.emplace(
+        fmt::format("products, {} of {}", counted(comm::size_of(world), "rank"), counted(request.threads, "thread")),
+        static_cast<std::size_t>(machine::steps_of(request)));
     request.step = [&] { bar->advance(); };
   }
   return machine::measure_compute(world, request, found);
@@ -55,7 +57,7 @@ Result<void> add_compute(Machine& all, int ranks, int threads, bool quick) {
 Result<void> add_links(Machine& all, int ranks, const std::string& transport, bool quick) {
   const comm::Body body = [&](comm::Communicator& world) -> Result<std::string> {
     std::optional<Progress> bar;
-    if (comm::rank_of(world) == 0) bar.emplace(fmt::format("{} ranks over {}", ranks, transport), 1);
+    if (comm::rank_of(world) == 0) bar.emplace(fmt::format("{} over {}", counted(ranks, "rank"), transport), 1);
     Machine found;
     if (Result<void> done = machine::measure_links(world, transport, quick, found); !done) {
       return tl::unexpected(done.error());

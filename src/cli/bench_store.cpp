@@ -16,6 +16,7 @@
 #include "core/signals.hpp"
 #include "core/table.hpp"
 #include "core/temporary.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "store/direct_files.hpp"
@@ -171,9 +172,10 @@ std::string table_text(const StoreRequest& request, const Rates& rates, const st
   table.row({"save and load / fio", share(rates.write, rates.fio_write), share(rates.read, rates.fio_read)});
   table.row({"with / without checksums", share(rates.summed_write, rates.bare_write),
              share(rates.summed_read, rates.bare_read)});
-  std::string text = fmt::format("{}: {} of {} ranks, {}, the best of {} rounds\n\n{}\n  checksums in memory: {}\n",
-                                 request.folder, format_bytes(static_cast<double>(request.measure.bytes)),
-                                 request.measure.ranks, way, request.rounds, table.text(), rate(rates.checksum));
+  std::string text =
+      fmt::format("{}: {} of {}, {}, the best of {}\n\n{}\n  checksums in memory: {}\n", request.folder,
+                  format_bytes(static_cast<double>(request.measure.bytes)), counted(request.measure.ranks, "rank"), way,
+                  counted(request.rounds, "round"), table.text(), rate(rates.checksum));
   if (rates.fio_write <= 0) text += "  fio is not here, or failed: apt install fio measures it in turn\n";
   return text;
 }

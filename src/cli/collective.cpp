@@ -10,6 +10,7 @@
 #include "collective/msccl.hpp"
 #include "core/files.hpp"
 #include "core/quote.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/collective_report.hpp"
 
@@ -148,8 +149,9 @@ Result<collective::Schedule> schedule_of(const Arguments& arguments, CollectiveR
   }
   if (!arguments.has("ranks")) request.groups.ranks = schedule->ranks;
   if (schedule->ranks != request.groups.ranks) {
-    return input_error(fmt::format("{} is for {} ranks, not {}", file, schedule->ranks, request.groups.ranks),
-                       fmt::format("--ranks {}", schedule->ranks));
+    return input_error(
+        fmt::format("{} is for {}, not {}", file, counted(schedule->ranks, "rank"), request.groups.ranks),
+        fmt::format("--ranks {}", schedule->ranks));
   }
   return schedule;
 }
@@ -158,9 +160,9 @@ Result<void> export_schedule(const CollectiveRequest& request, const GraphReques
   if (!request.algorithm) return input_error("--export needs an algorithm", "--algorithm ring");
   constexpr int kMostRanks = 512;
   if (request.groups.ranks > kMostRanks) {
-    return input_error(
-        fmt::format("--export: a schedule of {} ranks; at most {} are written", request.groups.ranks, kMostRanks),
-        "--ranks 64");
+    return input_error(fmt::format("--export: a schedule of {}; at most {} are written",
+                                   counted(request.groups.ranks, "rank"), kMostRanks),
+                       "--ranks 64");
   }
   collective::Shape shape;
   shape.ranks_per_node = std::max(1, std::min(on.graph.scale_up.domain, request.groups.ranks));

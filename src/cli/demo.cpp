@@ -150,7 +150,7 @@ std::string table_of(const Shown& shown) {
   for (const Tried& one : shown.layouts) {
     const spec::Layout& l = one.job.layout;
     const plan::Metrics& m = one.assessment.metrics;
-    const std::string chunks = l.virtual_stages > 1 ? fmt::format(" × {} chunks", l.virtual_stages) : "";
+    const std::string chunks = l.virtual_stages > 1 ? fmt::format(" × {}", counted(l.virtual_stages, "chunk")) : "";
     table.row({fmt::format("tp {} × pp {}{}, micro-batch {}, {} recompute", l.tp, l.pp, chunks, l.micro_batch,
                            spec::name_of(l.recompute)),
                format_bytes(one.assessment.memory.total()), format_seconds(m.step_time_s),
@@ -165,8 +165,7 @@ std::string table_of(const Shown& shown) {
 std::string best_part(const Shown& shown) {
   const plan::Assessment& a = shown.best().assessment;
   const double days = *a.metrics.time_to_train_s / kDay;
-  std::string text = fmt::format("\n  the plan's best of {} layouts: {:.1f} days",
-                                 with_thousands(static_cast<double>(shown.tried)), days);
+  std::string text = fmt::format("\n  the plan's best of {}: {:.1f} days", counted(shown.tried, "layout"), days);
   if (a.range.count > 0) {
     text += fmt::format(", between {:.1f} and {:.1f} in 8 of 10 cases ({})", days * a.range.low, days * a.range.high,
                         a.range.basis);
@@ -227,13 +226,12 @@ std::string train_part(const nlohmann::ordered_json& run) {
              format_bytes(number("peak_memory_bytes"))});
   table.row({"MFU", "", fmt::format("{:.0f} %", 100 * number("mfu"))});
   table.row({"tokens a second", "", with_thousands(number("tokens_per_s"))});
-  table.row({fmt::format("loss after {:.0f} steps", number("steps")), "", fmt::format("{:.2f}", number("final_loss"))});
+  table.row({fmt::format("loss after {}", counted(number("steps"), "step")), "",
+             fmt::format("{:.2f}", number("final_loss"))});
   return fmt::format(
-      "\nAnd on the {:.0f} cores of this machine: a small GPT learns the text of this repository, each core a "
-      "rank\n\n{}\n"
-      "  predicted by figures {}\n"
-      "  op by op: twinpod train examples/tiny-gpt.yaml --ranks {:.0f}\n",
-      number("ranks"), table.text(), run.value("prediction_basis", ""), number("ranks"));
+      "\nAnd on the {} of this machine: a small GPT learns the text of this repository, each core a rank\n\n{}\n  "
+      "predicted by figures {}\n  op by op: twinpod train examples/tiny-gpt.yaml --ranks {:.0f}\n",
+      counted(number("ranks"), "core"), table.text(), run.value("prediction_basis", ""), number("ranks"));
 }
 
 Result<std::string> demo(const Arguments& arguments) {
@@ -245,7 +243,7 @@ Result<std::string> demo(const Arguments& arguments) {
   if (!trained) return tl::unexpected(trained.error());
   if (arguments.has("json")) return demo_json(*shown, *trained);
   return memory_part() + "\n" + time_part() +
-         fmt::format("\ntwinpod's own estimate for {} devices of {}, stack {}:\n\n", with_thousands(kDevices), kCluster,
+         fmt::format("\ntwinpod's own estimate for {} of {}, stack {}:\n\n", counted(kDevices, "device"), kCluster,
                      kStack) +
          table_of(*shown) + best_part(*shown) + train_part(*trained);
 }

@@ -7,6 +7,7 @@
 #include "cli/validate_measured.hpp"
 #include "core/files.hpp"
 #include "core/progress.hpp"
+#include "core/thousands.hpp"
 #include "report/plan_check_report.hpp"
 #include "report/scatter.hpp"
 #include "report/simulate_check_report.hpp"
@@ -105,8 +106,8 @@ Result<void> refit(const std::string& path, const spec::Parameters& shape, repor
   const validate::FitResult fitted = validate::fit(validate::samples_of(validation.cases, may_be_used), shape, {});
   validate::predict(validation.cases, fitted.parameters);
   validation.predicted_by =
-      fmt::format("{} parameters fitted again: loss {:.1f} before, {:.1f} after {} rounds",
-                  spec::count(fitted.parameters), fitted.loss_before, fitted.loss_after, fitted.iterations);
+      fmt::format("{} parameters fitted again: loss {:.1f} before, {:.1f} after {}", spec::count(fitted.parameters),
+                  fitted.loss_before, fitted.loss_after, counted(fitted.iterations, "round"));
   return write_file(path, spec::write_parameters(fitted.parameters));
 }
 

@@ -9,6 +9,8 @@
 #include <optional>
 #include <tuple>
 
+#include "core/thousands.hpp"
+
 namespace twinpod::comm {
 namespace {
 
@@ -185,8 +187,8 @@ Diagnosis diagnose(const Recording& recording) {
 
 std::string explained(const Recording& recording) {
   const Diagnosis diagnosis = diagnose(recording);
-  std::string text = fmt::format("{}\n\n{} ranks, timeout {:.3g} s; what each did last:\n", diagnosis.message,
-                                 recording.ranks.size(), recording.timeout_s);
+  std::string text = fmt::format("{}\n\n{}, timeout {:.3g} s; what each did last:\n", diagnosis.message,
+                                 counted(recording.ranks.size(), "rank"), recording.timeout_s);
   for (const RankRecord& record : recording.ranks) {
     text += fmt::format("  {} rank {}: {} operations, {}", record.rank == diagnosis.culprit ? ">" : " ", record.rank,
                         record.num_operations, last_deed(record));

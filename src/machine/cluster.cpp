@@ -9,6 +9,7 @@
 #include "cluster/device_time.hpp"
 #include "cluster/measured_collective.hpp"
 #include "cluster/network.hpp"
+#include "core/thousands.hpp"
 #include "machine/machine.hpp"
 #include "machine/parts.hpp"
 
@@ -244,7 +245,8 @@ void fit_closed_form(const Machine& machine, Cluster& cluster) {
 
 Cluster cluster_of(const Machine& machine) {
   Cluster cluster;
-  cluster.name = machine.hosts > 1 ? fmt::format("{} hosts like {}", machine.hosts, machine.host) : machine.host;
+  cluster.name =
+      machine.hosts > 1 ? fmt::format("{} like {}", counted(machine.hosts, "host"), machine.host) : machine.host;
   cluster.source = {"twinpod bench machine", spec::Origin::measured};
   cluster.host_memory_bytes = machine.memory_bytes;
   cluster.storage_read_bytes_per_s = machine.disk.read_bytes_per_s;
