@@ -89,7 +89,7 @@ check "export: and leaves nothing" test ! -e "$scratch/bad.safetensors" -a ! -e 
 check "prune: only says" says 'would remove 1 checkpoints; the newest whole one is checkpoint-000002' prune "$store" --keep 1 --dry-run
 check "prune: and removes nothing" test -d "$store/checkpoint-000001"
 check "prune: a damaged one does not push out the newest whole one" says 'removed 1' prune "$store" --keep 1
-check "prune: it is there" says '1 checkpoints are whole' verify "$store/checkpoint-000002"
+check "prune: it is there" says '1 checkpoint is whole' verify "$store/checkpoint-000002"
 check "prune: the older one is not" test ! -e "$store/checkpoint-000001"
 check "prune: nothing more" says 'nothing to remove' prune "$store" --keep 2
 truncate -s 1000 "$store/checkpoint-000003/shard-00000.safetensors"
