@@ -58,7 +58,7 @@ check "show: of the link" touches_nothing 1 checkpoint show "$store/$(number 90)
 check "prune" touches_nothing 0 checkpoint prune "$store" --keep 1
 check "prune: the links are there still" test -L "$store/checkpoint-000000" -a -L "$store/$(number 90)"
 check "resume, save and prune" touches_nothing 0 train --resume "$store" --steps 10
-check "resume: the newest is saved" grep -q "$(number 9)" "$store/latest"
+check "resume: the newest is saved, behind the link's number" grep -q "$(number 91)" "$store/latest"
 
 # Files of a checkpoint, and what lies beside.
 one=$(cat "$store/latest")
@@ -74,10 +74,10 @@ one=$(cat "$store/latest")
 ln -sf "$outside/shard-00000.safetensors" "$store/$one/shard-00000.safetensors"
 check "a shard is a link: resume passes it over" touches_nothing any train --resume "$store" --steps 16
 check "a shard is a link: prune" touches_nothing any checkpoint prune "$store" --keep 1
-mkdir "$store/$(number 95)"
-ln -s "$outside/folder" "$store/$(number 95)/shard-00000.safetensors.partial"
+mkdir "$store/$(number 200)"
+ln -s "$outside/folder" "$store/$(number 200)/shard-00000.safetensors.partial"
 check "links in what looks like a save that did not end" touches_nothing 0 train --resume "$store" --steps 18
-check "... which is gone" test ! -e "$store/$(number 95)"
+check "... which is gone" test ! -e "$store/$(number 200)"
 rm "$store/lock" && ln -s "$outside/folder/mine" "$store/lock"
 check "the lock is a link: refused" touches_nothing 1 train --resume "$store" --steps 20
 rm "$store/lock" && mkfifo "$store/$(number 90).pipe" && rm -r "$store/$one" && mkdir "$store/$one" && mkfifo "$store/$one/manifest.json"
@@ -111,17 +111,16 @@ wait_until() {
 }
 two_jobs() {
   local first status
-  "$program" train "$job" --ranks 2 --steps 1000000 --store "$scratch/two" --checkpoint-every 5 >/dev/null 2>"$scratch/first" </dev/null &
+  setsid "$program" train "$job" --ranks 2 --steps 1000000 --store "$scratch/two" --checkpoint-every 5 >/dev/null 2>"$scratch/first" </dev/null &
   first=$!
   wait_until test -e "$scratch/two/latest"
-  twinpod train --resume "$scratch/two" --steps 5 >"$scratch/out" 2>"$scratch/err" </dev/null
-  status=$?
-  twinpod checkpoint prune "$scratch/two" --keep 1 >>"$scratch/out" 2>>"$scratch/err"
-  [[ $? == 1 && $status != 0 ]] && twinpod checkpoint ls "$scratch/two" --quick >/dev/null || echo "status $status"
+  twinpod checkpoint prune "$scratch/two" --keep 1 >"$scratch/out" 2>"$scratch/err"
+  [[ $? == 1 ]] && grep -q "another job saves there" "$scratch/err" || { echo "pruned beside a job" && kill -- "-$first" && return 1; }
+  twinpod checkpoint ls "$scratch/two" --quick >/dev/null || { echo "ls is refused" && kill -- "-$first" && return 1; }
   twinpod train --resume "$scratch/two" --steps 2000000 >"$scratch/out" 2>"$scratch/err" </dev/null
   status=$?
-  kill -9 -- "$(sed -n 's/.*"process":\([0-9]*\).*/\1/p' "$scratch/two/lock")" 2>/dev/null
-  wait "$first"
+  kill -9 -- "-$first"
+  wait "$first" 2>/dev/null
   [[ $status == 1 ]] && grep -q "another job saves there: process [0-9]* on host $(hostname) since 20" "$scratch/err" && return
   echo "status $status: $(cat "$scratch/err")"
   return 1

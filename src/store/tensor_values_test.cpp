@@ -160,11 +160,11 @@ TEST(StorePrune, KeepsTheNewestThoseOfAStepAndTheWholeOne) {
     for (const int number : numbers) all.push_back(checkpoint_name(number));
     return all;
   };
-  EXPECT_EQ(checkpoints_to_remove(infos, {.keep = 2}), names({5, 3, 2, 1}));
-  EXPECT_EQ(checkpoints_to_remove(infos, {.keep = 0}), names({5, 4, 3, 2, 1}));
-  EXPECT_EQ(checkpoints_to_remove(infos, {.keep = 2, .every = 20}), names({5, 3, 1}));
-  EXPECT_EQ(checkpoints_to_remove(infos, {.keep = 1, .whole = checkpoint_name(3)}), names({5, 4, 2, 1}));
-  EXPECT_EQ(checkpoints_to_remove(infos, {.keep = 1, .below = 3}), names({2, 1}));
+  EXPECT_EQ(plan_pruning(infos, {.keep = 2}).removed, names({5, 3, 2, 1}));
+  EXPECT_EQ(plan_pruning(infos, {.keep = 0}).removed, names({5, 4, 3, 2, 1}));
+  EXPECT_EQ(plan_pruning(infos, {.keep = 2, .every = 20}).removed, names({5, 3, 1}));
+  EXPECT_EQ(plan_pruning(infos, {.keep = 1, .whole = checkpoint_name(3)}).removed, names({5, 4, 2, 1}));
+  EXPECT_EQ(plan_pruning(infos, {.keep = 1, .below = 3}).removed, names({2, 1}));
 }
 
 }  // namespace
