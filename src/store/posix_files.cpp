@@ -168,7 +168,9 @@ Result<std::vector<std::string>> PosixFiles::list(const std::string& path) {
 }
 
 Result<bool> PosixFiles::exists(const std::string& path) {
-  const Result<Place> place = Place::of(root_, path, "examined");
+  int code = 0;
+  const Result<Place> place = Place::of(root_, path, "examined", &code);
+  if (!place && code == ENOENT) return false;  // nor is the folder that it would lie in
   if (!place) return tl::unexpected(place.error());
   struct stat status {};
   if (::fstatat(place->folder(), place->name(), &status, AT_SYMLINK_NOFOLLOW) == 0) return true;

@@ -50,7 +50,7 @@ std::vector<std::string> parts_of(std::string_view path) {
 
 }  // namespace
 
-Result<Place> Place::of(const std::string& root, const std::string& path, std::string_view what) {
+Result<Place> Place::of(const std::string& root, const std::string& path, std::string_view what, int* code) {
   const std::string inside = root.ends_with('/') ? root : root + "/";
   if (root.empty() || !path.starts_with(inside)) return Place(AT_FDCWD, path, false);
   const std::vector<std::string> parts = parts_of(std::string_view(path).substr(inside.size()));
@@ -59,9 +59,11 @@ Result<Place> Place::of(const std::string& root, const std::string& path, std::s
     if (part == ".." || part.find('\0') != std::string::npos) return io_error(path, what, EXDEV);
   }
   Place place(open_folder(AT_FDCWD, inside.c_str(), 0), parts.front(), true);
+  if (code != nullptr) *code = place.folder_ < 0 ? errno : 0;
   if (place.folder_ < 0) return io_error(path, what, errno);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const int next = open_folder(place.folder_, place.name(), O_NOFOLLOW);
+    if (next < 0 && code != nullptr) *code = errno;
     if (next < 0) return place.error(path, what, errno);
     ::close(std::exchange(place.folder_, next));
     place.name_ = parts[i];

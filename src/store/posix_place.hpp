@@ -18,7 +18,8 @@ namespace twinpod::store {
 class Place {
  public:
   // `what` is for messages: what the path cannot be. Without a root no path is below it.
-  static Result<Place> of(const std::string& root, const std::string& path, std::string_view what);
+  static Result<Place> of(const std::string& root, const std::string& path, std::string_view what,
+                          int* code = nullptr);  // of the error
   Place(Place&& other) noexcept;
   Place& operator=(Place&&) = delete;
   Place(const Place&) = delete;
