@@ -62,7 +62,7 @@ TEST(PsTcp, CarriesMessagesWithTheirPayloads) {
   const Result<Link> a = tcp_link(0, options);
   const Result<Link> b = tcp_link(1, options);
   ASSERT_TRUE(a && b);
-  for (const std::size_t count : {0U, 3U, 1000000U}) {
+  for (const std::size_t count : {0U, 3U, 1000000U, 6000000U}) {
     Message message{.kind = Kind::push, .from = 0, .to = 1, .worker = 0, .sequence = count};
     message.payload = payload_of(std::vector<float>(count, 2.5F));
     a->send(a->state, message);
@@ -215,7 +215,7 @@ TEST(PsTcp, KeepsWhatNobodyTakesAtItsSender) {
   const Result<Link> b = tcp_link(1, options);
   const auto values = std::make_shared<const Values>(kFloats);
   for (int i = 0; i < 120; ++i) {
-    Message message{.kind = Kind::state, .from = 0, .to = 1};
+    Message message{.kind = Kind::state, .from = 0, .to = 1, .position = static_cast<std::uint64_t>(i)};
     message.payload = payload_of(values);
     a->send(a->state, message);
   }
@@ -224,6 +224,24 @@ TEST(PsTcp, KeepsWhatNobodyTakesAtItsSender) {
   EXPECT_GT(values.use_count(), 40);  // 256 MiB of 480, and what sockets hold
   Message got;
   for (int i = 0; i < 120; ++i) ASSERT_TRUE(arrives(*b, got));
+  a->close(a->state);
+  b->close(b->state);
+}
+
+// A network that is slower than what comes again would else carry nothing but what it has carried before.
+TEST(PsTcp, SendsWhatIsLargeOnceBeforeItSendsItAgain) {
+  const TcpOptions options = local_options(2);
+  const Result<Link> a = tcp_link(0, options);
+  const auto values = std::make_shared<const Values>(100'000);
+  for (int i = 0; i < 50; ++i) {  // nobody listens yet
+    Message message{.kind = Kind::push, .from = 0, .to = 1, .worker = 0, .sequence = 7};
+    message.payload = payload_of(values);
+    a->send(a->state, message);
+  }
+  const Result<Link> b = tcp_link(1, options);
+  Message got;
+  EXPECT_TRUE(arrives(*b, got));
+  EXPECT_FALSE(arrives(*b, got));
   a->close(a->state);
   b->close(b->state);
 }
