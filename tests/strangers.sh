@@ -3,7 +3,7 @@
 # that say nothing, random bytes, other keys, recorded handshakes. The job goes on to its end with the same losses, its
 # memory stays what it was, and who came is counted and named. Also: key files that are refused, and who listens where.
 #
-#     tests/strangers.sh           all kinds in four runs: half a minute
+#     tests/strangers.sh           all kinds in four runs: some 40 s
 #     tests/strangers.sh --all     each kind in a run of its own, too: one more minute
 #     tests/strangers.sh --program PATH
 source "$(dirname "$0")/check.bash"
@@ -20,7 +20,7 @@ ulimit -n "$(ulimit -Hn)" 2>/dev/null
 
 port=$((20000 + $$ % 400 * 100 + 60))
 key=$scratch/job.key
-flags=("$job" --servers 2 --workers 2 --copies 2 --deterministic --steps 60 --json)
+flags=("$job" --servers 2 --workers 2 --copies 2 --deterministic --steps 150 --json)
 
 # Strangers call from 127.0.0.9; host 1 is 127.0.0.2.
 cat >"$scratch/stranger.py" <<'PYTHON'
@@ -208,7 +208,7 @@ disturbed() {  # disturbed MEGABYTES EXPRESSION WHAT...: what its memory may gro
 }
 
 alone() {
-  timeout 60 "$program" train "$job" --ranks 2 --deterministic --steps 60 --json >"$scratch/alone.json" 2>"$scratch/err" </dev/null ||
+  timeout 60 "$program" train "$job" --ranks 2 --deterministic --steps 150 --json >"$scratch/alone.json" 2>"$scratch/err" </dev/null ||
     cat "$scratch/err"
   host 1 127.0.0.1,127.0.0.2
   local other=$started
