@@ -49,6 +49,11 @@ check "train --servers" ends --after 1.5 -- "${served[@]}"
 check "bench comm" ends --after 0.7 -- bench comm --ranks 2
 check "bench store: nothing of it stays" ends --after 0.7 --signal TERM -- bench store . --bytes 512MiB --rounds 100
 if [[ $all ]]; then
+  if command -v mpirun >/dev/null && [[ -x ${program%/*}/bench_openmpi_peer ]]; then
+    for signal in INT TERM; do
+      check "$signal: bench comm --against openmpi" ends --after 3 --signal $signal -- bench comm --ranks 2 --against openmpi --blocks 1000
+    done
+  fi
   for signal in INT TERM HUP; do
     for after in 0.02 0.2 1 3; do
       check "$signal after $after s: train --servers" ends --after $after --signal $signal -- "${served[@]}"

@@ -227,6 +227,8 @@ void begin_child(ChildKind kind, pid_t parent, const sigset_t& before) {
   if (shared == nullptr) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   } else if (kind == ChildKind::executes) {
+    // One signal, which is ours: mpirun takes a second one as a wish to leave everything as it is.
+    setpgid(0, 0);
     pthread_sigmask(SIG_SETMASK, &mask_at_start, nullptr);
   } else {
     constexpr std::array kOfTheTerminal = {SIGINT, SIGHUP};
