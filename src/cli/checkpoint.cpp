@@ -11,6 +11,7 @@
 #include "cli/command.hpp"
 #include "core/nearest.hpp"
 #include "core/progress.hpp"
+#include "core/quote.hpp"
 #include "core/table.hpp"
 #include "core/thousands.hpp"
 #include "core/units.hpp"
@@ -64,8 +65,8 @@ double age_of(store::Files& files, const std::string& folder, const CheckpointIn
 
 // What `ls` says below its table: how to be rid of it.
 std::string set_aside_line(const std::string& path) {
-  return fmt::format("{}: damaged, set aside; `twinpod checkpoint prune {} --damaged` removes it\n", path,
-                     path.substr(0, path.find_last_of('/')));
+  return fmt::format("{}: damaged, set aside; `twinpod checkpoint prune {} --damaged` removes it\n", one_line(path),
+                     shell_quoted(path.substr(0, path.find_last_of('/'))));
 }
 
 // All checkpoints of the stores, or those that were named, newest first on each.
@@ -128,9 +129,9 @@ std::string rows_text(const std::vector<Row>& rows, bool verified) {
   }
   std::string text = table.text();
   for (const Row& row : rows) {
-    if (!row.info.problem.empty()) text += fmt::format("{}: {}\n", folder_of(row), row.info.problem);
+    if (!row.info.problem.empty()) text += one_line(fmt::format("{}: {}", folder_of(row), row.info.problem)) + "\n";
     if (row.info.complete && !row.damages.empty()) {
-      text += fmt::format("{}: {}\n", folder_of(row), to_string(row.damages.front()));
+      text += one_line(folder_of(row)) + ": " + to_string(row.damages.front()) + "\n";
     }
   }
   return text;

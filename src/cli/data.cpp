@@ -132,7 +132,7 @@ std::string shown_text(const data::TokenData& data, const std::optional<data::To
     rows.push_back({"largest token", count(range->largest)});
   }
   const std::string text = data::first_text(data, kFirstTokens);
-  return fmt::format("{}: tokens of type {}\n\n{}\n  it starts (tokens as bytes): {}\n", data.name,
+  return fmt::format("{}: tokens of type {}\n\n{}\n  it starts (tokens as bytes): {}\n", one_line(data.name),
                      data::name_of(data.index.type), rows_text(rows), text.empty() ? "(nothing)" : one_line(text));
 }
 
