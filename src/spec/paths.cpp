@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include "core/quote.hpp"
 #include "spec/entries.hpp"
 
 namespace twinpod::spec {
@@ -48,7 +49,7 @@ bool open_path(const Node& node, Context& context, int depth, std::string& path,
   path = node.scalar.starts_with('/') ? node.scalar : folder_of(node, context) + node.scalar;
   if (is_folder(path)) path += path.ends_with('/') ? "config.json" : "/config.json";
   if (!exists(path)) {
-    context.refuse(node, fmt::format("there is no file {}", description(node)), "looked for " + path);
+    context.refuse(node, fmt::format("there is no file {}", description(node)), "looked for " + one_line(path));
     return false;
   }
   Result<Node> parsed = parse_yaml_file(path);
