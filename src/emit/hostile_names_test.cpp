@@ -106,7 +106,7 @@ TEST(Emit, NoNameGivesARecipeAnotherEncoding) {
 }
 
 // As the reader has it: the file names what is written in it.
-spec::Node written(const std::string& text) {
+spec::Node parsed(const std::string& text) {
   const Result<spec::Node> root = spec::parse_yaml(text, "emitted.yaml");
   EXPECT_TRUE(root) << (root ? "" : to_string(root.error()));
   return root.value_or(spec::Node{});
@@ -133,7 +133,7 @@ TEST(JobFile, HostileNamesComeBackAsTheyWere) {
     job.cluster.device.aliases = {name};
     const Result<std::string> text = emit(job, *launch_named("twinpod"));
     ASSERT_TRUE(text);
-    const spec::Node root = written(*text);
+    const spec::Node root = parsed(*text);
     EXPECT_EQ(scalar_at(root, {"name"}), name);
     EXPECT_EQ(scalar_at(root, {"stack"}), name);
     EXPECT_EQ(scalar_at(root, {"model", "name"}), name);
