@@ -8,6 +8,7 @@
 
 #include "core/quote.hpp"
 #include "core/table.hpp"
+#include "core/thousands.hpp"
 #include "core/units.hpp"
 #include "report/json_parts.hpp"
 #include "report/text_parts.hpp"
@@ -43,10 +44,6 @@ double median_error(const Calibration& c, double CalibratedRun::*predicted_s) {
 double worst_error(const Calibration& c, double CalibratedRun::*predicted_s) {
   const std::vector<double> list = errors(c, predicted_s);
   return *std::max_element(list.begin(), list.end());
-}
-
-std::string counted(std::size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string runs_text(const Calibration& c) {
