@@ -86,7 +86,7 @@ check "verify: and counts those that are whole" grep -qF '2 checkpoints are whol
 check "ls: says so, too" json_says 'j["checkpoints"][0]["complete"] and not j["checkpoints"][0]["verified"]' ls "$store"
 check "export: refuses what is damaged" refuses 1 'is damaged' export "$store" -o "$scratch/bad.safetensors"
 check "export: and leaves nothing" test ! -e "$scratch/bad.safetensors" -a ! -e "$scratch/bad.safetensors.partial"
-check "prune: only says" says 'would remove 1 checkpoints; the newest whole one is checkpoint-000002' prune "$store" --keep 1 --dry-run
+check "prune: only says" says 'would remove 1 checkpoint; the newest whole one is checkpoint-000002' prune "$store" --keep 1 --dry-run
 check "prune: and removes nothing" test -d "$store/checkpoint-000001"
 check "prune: a damaged one does not push out the newest whole one" says 'removed 1' prune "$store" --keep 1
 check "prune: it is there" says '1 checkpoint is whole' verify "$store/checkpoint-000002"

@@ -44,7 +44,7 @@ check "plan: the best so far" ends --after 1 --status 0 -- "${long_plan[@]}"
 check "plan: SIGTERM ends it" ends --after 0.5 --signal TERM -- "${long_plan[@]}"
 check "train: while it measures the machine" ends --after 1 -- train "$tiny" --ranks 2
 check "train: the launcher alone is told" ends --after 0.7 --signal TERM --alone -- train "$job" --ranks 2 --steps 1000000
-check "train: goes on behind Ctrl-Z and fg, later than the timeout" ends --after 1 --stopped 3 -- train "$job" --ranks 3 --steps 1000000 --timeout 1s
+check "train: goes on behind Ctrl-Z and fg, later than the timeout" ends --after 1 --stopped 3 -- train "$job" --ranks 4 --steps 1000000 --timeout 1s
 check "train --servers" ends --after 1.5 -- "${served[@]}"
 check "bench comm" ends --after 0.7 -- bench comm --ranks 2
 check "bench store: nothing of it stays" ends --after 0.7 --signal TERM -- bench store . --bytes 512MiB --rounds 100

@@ -58,7 +58,7 @@ check "show: of the link" touches_nothing 1 checkpoint show "$store/$(number 90)
 check "prune" touches_nothing 0 checkpoint prune "$store" --keep 1
 check "prune: the links are there still" test -L "$store/checkpoint-000000" -a -L "$store/$(number 90)"
 check "resume, save and prune" touches_nothing 0 train --resume "$store" --steps 10
-check "resume: the newest is saved, behind the link's number" grep -q "$(number 91)" "$store/latest"
+check "resume: the newest is saved, behind the link's number" test "$(cat "$store/latest")" '>' "$(number 90)"
 
 # Files of a checkpoint, and what lies beside.
 one=$(cat "$store/latest")

@@ -176,6 +176,10 @@ void take_over(const Arguments& arguments, const SavedJob& saved, spec::Job& job
     job.training.batch_tokens = 0;
     job.training.global_batch = saved.count("training.global_batch");
   }
+  // Tiers that were saved say how many they keep; whoever says it now means all of them.
+  if (arguments.has("keep")) {
+    for (spec::CheckpointTier& tier : job.checkpoint.store) tier.keep = 0;
+  }
   const bool told = arguments.has("store") || (!arguments.words.empty() && !job.checkpoint.store.empty());
   if (!told && !saves_to(job, saved)) job.checkpoint.store = {{spec::TierKind::shared, saved.root}};
 }

@@ -126,7 +126,7 @@ Range range_of(const Accuracy& accuracy, const spec::Job& job) {
     Range range = range_from(*alike, exact);
     if (job.cluster.devices > kFarBeyond * alike->max_devices) {
       range.outside = fmt::format("{}, and the largest of {} had {}", counted(job.cluster.devices, "device"),
-                                  runs_text(alike->count, exact), alike->max_devices);
+                                  runs_text(alike->count, exact), with_thousands(alike->max_devices));
     }
     return range;
   }

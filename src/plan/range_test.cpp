@@ -64,7 +64,7 @@ TEST(Range, FarLargerClustersLieOutside) {
   spec::Job job = pipeline_job();
   job.cluster.devices = 100000;
   EXPECT_EQ(range_of(small_accuracy(), job).outside,
-            "100000 devices, and the largest of 12 runs of megatron-2021 on a100, pipeline had 3072");
+            "100,000 devices, and the largest of 12 runs of megatron-2021 on a100, pipeline had 3,072");
 }
 
 TEST(Range, WithoutAnyRowsItIsEmptyAndSaysSo) {
