@@ -40,7 +40,7 @@ long_plan=(plan deepseek-v3 --on h100-superpod --devices 8..16384 --space full)
 tiny=$examples/tiny-gpt.yaml
 served=(train "$job" --servers 2 --workers 2 --steps 1000000)
 served_study=(study sync-async "$job" --servers 2 --workers 2 --steps 100000)
-check "plan: the best so far" ends --after 1 --status 0 -- "${long_plan[@]}"
+check "plan: the best so far" ends --after 4 --status 0 -- "${long_plan[@]}"
 check "plan: SIGTERM ends it" ends --after 0.5 --signal TERM -- "${long_plan[@]}"
 check "train: while it measures the machine" ends --after 1 -- train "$tiny" --ranks 2
 check "train: the launcher alone is told" ends --after 0.7 --signal TERM --alone -- train "$job" --ranks 2 --steps 1000000

@@ -109,8 +109,9 @@ TEST(Units, WhatIsNotFiniteIsRefused) {
 
 TEST(Units, RefusalSaysWhatWasFoundAndWhatWasExpected) {
   EXPECT_EQ(refused("eighty", Quantity::bytes).message, "found 'eighty', expected bytes, such as 80 GB");
-  EXPECT_EQ(refused("1e999", Quantity::number).message,
-            "found '1e999', expected a number, such as 300e9 or 300 B: the number is out of range, 0 or 1e-30 to 1e+30");
+  EXPECT_EQ(
+      refused("1e999", Quantity::number).message,
+      "found '1e999', expected a number, such as 300e9 or 300 B: the number is out of range, 0 or 1e-30 to 1e+30");
 }
 
 TEST(Units, WrongUnitNamesTheNearest) {
