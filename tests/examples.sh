@@ -112,7 +112,7 @@ shorten() {
     *'bench machine'*) text="${text/ --quick/} --quick" ;;
     *'bench ps'*) text="$(without_sizes "$text") --bytes 64KiB --rounds 1" ;;
     *'bench store'*) text="$(without_sizes "$text") --bytes 4MiB --rounds 1" ;;
-    *'twinpod study '*) text+=" --steps 3 --workers 2 --simulated-workers 2 --pace 1ms" ;;
+    *'twinpod study '*) text+=" --steps 8 --workers 2 --simulated-workers 2 --pace 1ms" ;;
     *--plans*) text+=" catalog/runs/few.yaml" ;;
     *--refit* | *--cross-validate* | *--leave-stack-out*) if [[ $text != *--collectives* ]]; then text=${text/validate/validate catalog\/runs\/few.yaml}; fi ;;
   esac
@@ -133,18 +133,19 @@ furnish_folder() {  # furnish_folder DOCUMENT
 END
   cp path/to/config.json config.json
   local log
-  for log in run small train monday; do cp examples/calibrate/llama3-8b-16.log $log.log; done
-  for log in large tuesday; do cp examples/calibrate/llama3-8b-128.log $log.log; done
+  for log in run small train monday tuesday; do cp examples/calibrate/llama3-8b-16.log $log.log; done
+  cp examples/calibrate/llama3-8b-128.log large.log
   cp examples/calibrate/llama3-70b-256.log long.log
   cp examples/calibrate/llama3-8b-16.yaml small.yaml
   cp examples/calibrate/llama3-8b-128.yaml large.yaml
   cp examples/calibrate/llama3-70b-256.yaml long.yaml
   case $1 in
+    help:compare) echo 'cluster: {node: dgx-a100, devices: 2}' >>job.yaml ;;
     README.md | *calibrate* | docs/emit.md | docs/estimate.md) cp small.yaml job.yaml ;;
   esac
   cp catalog/runs/torchtitan.yaml my-runs.yaml
   cp catalog/runs/torchtitan.yaml catalog/runs/few.yaml
-  cp catalog/gemm.yaml my-products.csv
+  cp catalog/measured/gemm.csv my-products.csv
 }
 
 # Files that an example reads and that none before it has made, for no reader would expect it to.
@@ -160,9 +161,12 @@ furnish_file() {
       predicted.json | measured.json)
         "$program" simulate llama3-8b --on dgx-h100 --tp 8 --timeline "$file"
         ;;
+      corpus/) cp -r docs corpus ;;
+      mine.csv) one_f_one_b 4 15 >mine.csv ;;
+      runs/) mkdir -p runs ;;
       tokens) if [[ $1 == *show* ]]; then "$program" data prepare docs -o tokens; fi ;;
       twinpod-failure.json) "$program" bench comm --ranks 4 --fault kill:2@17 ;;
-      twinpod-failure.json.*) "$program" bench comm --ranks 4 --fault kill:2@17 && cp twinpod-failure.json twinpod-failure.json.0 ;;
+      twinpod-failure.json.*) "$program" bench comm --ranks 4 --fault kill:2@17; cp twinpod-failure.json twinpod-failure.json.0 ;;
       runs/a*) if [[ $1 != *--store* && ! -e runs/a ]]; then save_some; fi ;;
       runs/b) cp -r runs/a runs/b ;;
       nfs/runs/a) mkdir -p nfs/runs && cp -r runs/a nfs/runs/a ;;
@@ -170,12 +174,31 @@ furnish_file() {
   done >/dev/null 2>&1
 }
 
-# Of 100, 200 and 300 steps, as far as they are kept, or a fiftieth of these.
+# Of 100, 200 and 300 steps, as far as they are kept, or a fiftieth of these: each behind a run of its own, as saves of steps
+# that follow so fast would be passed over.
 save_some() {
-  local steps=300 every=100
-  if [[ ! $all ]]; then steps=6 every=2; fi
-  "$program" train job.yaml --steps $steps --checkpoint-every $every --store runs/a
+  if [[ $all ]]; then
+    "$program" train job.yaml --steps 300 --checkpoint-every 100 --store runs/a
+  else
+    "$program" train job.yaml --steps 2 --store runs/a
+    "$program" train --resume runs/a --steps 4
+    "$program" train --resume runs/a --steps 6
+  fi
 }
+
+# A schedule of one's own, as docs/program.md has it: each stage runs ahead by the stages behind it, then in turns.
+one_f_one_b() {  # one_f_one_b STAGES MICRO_BATCHES
+  awk -v stages="$1" -v m="$2" 'BEGIN {
+    print "stage,order,phase,micro_batch,chunk"
+    for (s = 0; s < stages; ++s)
+      for (i = f = b = 0; i < 2 * m; ++i)
+        if (f < m && f - b < stages - s) printf "%d,%d,F,%d,0\n", s, i, f++
+        else printf "%d,%d,B,%d,0\n", s, i, b++
+  }'
+}
+
+# Where a fiftieth of the steps is saved is up to the disk: the newest stands for the one that is named.
+newest_step() { "$program" checkpoint ls runs/a --quick | awk 'NR == 3 { print $1 }'; }
 
 # ---- Running them
 
@@ -197,6 +220,9 @@ run_one() {  # run_one DOCUMENT EXAMPLE
   if [[ ! $all ]]; then text=$(shorten "$text"); fi
   if is_known "$text"; then return; fi
   furnish_file "$text"
+  if [[ ! $all && $text =~ ^(.*checkpoint show runs/a --step )[0-9]+(.*)$ ]]; then
+    text=${BASH_REMATCH[1]}$(newest_step)${BASH_REMATCH[2]}
+  fi
   PATH=$scratch/bin:$PATH timeout 550 bash -c "$text" >out 2>err </dev/null
   status=$?
   if [[ $text == *'train --resume'* ]] && grep -q 'nothing is left' out; then

@@ -168,7 +168,7 @@ for file in manifest.json $(cd "$seeds/store/$checkpoint" && ls | grep -v manife
     if [[ $verb == diff ]]; then other=("$seeds/store"); fi
     add "store-$verb" "$seeds/store" "$checkpoint/$file" checkpoint "$verb" @ "${other[@]}"
   done
-  add store-tensor "$seeds/store" "$checkpoint/$file" checkpoint show @ --tensor embedding
+  add store-tensor "$seeds/store" "$checkpoint/$file" checkpoint show @ --tensor embedding.tokens
   add store-export "$seeds/store" "$checkpoint/$file" checkpoint export @ -o out.safetensors --force
 done
 add store-latest "$seeds/store" latest checkpoint ls @

@@ -351,7 +351,7 @@ const Command kCheckpoint = {"checkpoint",
                              "checkpoints of a store: what there is, whether it is whole, what is in it",
                              "twinpod checkpoint ls runs/a /nfs/runs/a\n"
                              "twinpod checkpoint verify runs/a\n"
-                             "twinpod checkpoint show runs/a --step 200 --tensor embedding\n"
+                             "twinpod checkpoint show runs/a --step 200 --tensor embedding.tokens\n"
                              "twinpod checkpoint diff runs/a/checkpoint-000002 runs/a/checkpoint-000003\n"
                              "twinpod checkpoint prune runs/a --keep 3 --every 1000 --dry-run\n"
                              "twinpod checkpoint export runs/a -o model.safetensors\n"
