@@ -4,6 +4,7 @@ cd "$(dirname "$0")/.." || exit 1
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r CMakeLists.txt CMakePresets.json cmake src "$copy"
+mkdir "$copy/tests" && cp tests/*.cpp "$copy/tests"
 status=0
 
 configure() { (cd "$copy" && cmake --preset release 2>&1 </dev/null); }

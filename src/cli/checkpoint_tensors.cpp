@@ -139,7 +139,7 @@ Result<std::string> show_tensor(const PickedCheckpoint& picked, const std::strin
   table.row({"largest", fmt::format("{:.6g}", summary->max)});
   table.row({"mean", fmt::format("{:.6g}", summary->mean)});
   table.row({"norm", fmt::format("{:.6g}", summary->norm)});
-  table.row({"NaN", fmt::to_string(summary->num_nan)});
+  table.row({"not a number", fmt::to_string(summary->num_nan)});
   table.row({"infinite", fmt::to_string(summary->num_infinite)});
   return fmt::format("{} of {}: {} {}, every byte as it was written\n\n{}", name, picked.address(), (*tensor)->dtype,
                      store::to_string((*tensor)->shape), table.text());
