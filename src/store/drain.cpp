@@ -104,6 +104,7 @@ void Drain::copy_to_tiers(const Waiting& one) {
       record(i, copied.error());
       debris_[i].push_back(one.name);
       clear(i, "");
+      prune(i, one.name);                                          // what could not be removed before takes the room
       if (one.last) copied = copy_from_any(sources, i, one.name);  // there is no later one
       if (!copied) continue;
     }

@@ -203,6 +203,13 @@ Result<void> Saver::clear() {
     if (!dropped && done) done = dropped;
     return dropped.has_value();
   });
+  // Where older ones could not be removed because nothing could be written, there may be no room for the next one
+  // either. A drain prunes by itself: it knows what is not copied yet.
+  for (const std::size_t failed : drain_ ? std::vector<std::size_t>() : failed_tiers_) {
+    const store::Tier& of = settings_.tiers[failed];
+    const Result<int> pruned = store::prune_checkpoints(*of.files, of.root, of.keep);
+    if (!pruned && done) done = tl::unexpected(pruned.error());
+  }
   return done;
 }
 
