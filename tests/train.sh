@@ -109,7 +109,7 @@ check "... in the held-out part" refuses 2 "evaluation behind step 6: .*sample [
   --set model.vocab=100 --ranks 2 --text "$scratch/late.txt"
 check "a fusion that is not there" refuses 2 "--unfused atention" "$job" --unfused atention
 check "a share that is dropped" refuses 2 "dropout" "$job" --dropout 1.5
-check "data that is too short" refuses 1 "samples" "$job" --set training.global_batch=1000000
+check "data that is too short" refuses 1 "samples" "$job" --set training.global_batch=100000
 check "a loss that is not finite" refuses 1 "$not_finite" "$job" "${explodes[@]}"
 check "... on two ranks" refuses 1 "$not_finite" "$job" "${explodes[@]}" --ranks 2 --pp 2
 check "metrics that cannot be written" refuses 2 "cannot be written" "$job" --ranks 2 --metrics /nowhere/metrics.jsonl
