@@ -4,7 +4,7 @@
 #
 #     tests/mutate.sh [--program PATH] [--all | --count N] [--seed N] [--only NAME]
 source "$(dirname "$0")/check.bash"
-count=1500 seed=1 only=
+count=700 seed=1 only=
 while (($#)); do
   case $1 in
     --program) program=$2 && shift ;;

@@ -126,7 +126,7 @@ TEST(Units, UnitOfAnotherQuantityNamesThoseThatFit) {
 
 TEST(Units, LongAndStrangeTextsAreShortenedInMessages) {
   EXPECT_LT(refused(std::string(100000, 'x'), Quantity::bytes).message.size(), 200U);
-  EXPECT_EQ(refused("a\nb", Quantity::bytes).message, "found 'a?b', expected bytes, such as 80 GB");
+  EXPECT_EQ(refused("a\nb", Quantity::bytes).message, "found 'a\\nb', expected bytes, such as 80 GB");
 }
 
 TEST(Units, LocaleDoesNotMatter) {

@@ -267,7 +267,7 @@ TEST(HuggingFace, ANameOfSeveralLinesIsRefusedWhereItStands) {
   const Result<Model> model = read_hugging_face(*root, "config.json");
   ASSERT_FALSE(model);
   EXPECT_EQ(to_string(model.error()),
-            "config.json:2:19: _name_or_path is the text `meta\\ntouch x;:`; expected one line without control "
+            "config.json:2:18: _name_or_path is the text `meta\\ntouch x;:`; expected one line without control "
             "characters");
 }
 
